@@ -40,12 +40,12 @@ debian_mirror() {
 
 debian_check_machine() {
   local cache=$1 tool
-  local hint='Or install Bazelisk (or Bazel 7.7.1) and put it on PATH: it is then used instead.'
+  local hint='To go without it, install Bazelisk (or Bazel 7.7.1) and put it on PATH.'
   if ! type -P apt-get dpkg >/dev/null; then
     debian_fail 'no bazel or bazelisk on PATH, and this is not a Debian-like machine (no apt-get).' "$hint"
   fi
-  if ((${DEEP_JIT_UID:-$(id -u)} != 0)); then
-    debian_fail "no bazel or bazelisk on PATH; preparing Debian's needs root (uid here: ${DEEP_JIT_UID:-$(id -u)})." "$hint"
+  if (($(id -u) != 0)); then
+    debian_fail "no bazel or bazelisk on PATH; preparing Debian's needs root (uid here: $(id -u))." "$hint"
   fi
   for tool in wget gpgv flock unshare tar xz; do
     type -P "$tool" >/dev/null ||

@@ -4,23 +4,44 @@
     ./bazelw run //tools/wheels:lock [-- GROUP ...]
 
 A group is one package with all that it needs. For each group, Python version and machine that the
-project builds for (or those in "machines"), pip is asked what it would install (nothing is installed); name, version and
-sha256 of each wheel go into the lock, and no address. A group without "pythons" holds wheels that
-any Python can use. pip evaluates environment markers with the interpreter that runs it, so each
-Python version is asked by its own interpreter.
+project builds for (or those in "machines"), pip is asked what it would install (nothing is
+installed); name, version and sha256 of each wheel go into the lock, and no address. A group without
+"pythons" holds wheels that any Python can use. pip evaluates environment markers with the
+interpreter that runs it, so each Python version is asked by its own interpreter.
 """
 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 _MACHINES = ("x86_64", "aarch64")
 # pip does not expand manylinux tags: each one that a wheel may carry has to be named.
-_MANYLINUX = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014",
-              "manylinux_2_12", "manylinux2010", "manylinux_2_5", "manylinux1")
+_MANYLINUX = (
+    "manylinux_2_28",
+    "manylinux_2_27",
+    "manylinux_2_17",
+    "manylinux2014",
+    "manylinux_2_12",
+    "manylinux2010",
+    "manylinux_2_5",
+    "manylinux1",
+)
+
+
+def find_interpreter(python):
+    """An interpreter of that version with pip: from PATH, else pyenv's."""
+    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv"))
+    candidates = [shutil.which(f"python{python}")]
+    candidates += sorted(pyenv.glob(f"versions/{python}.*/bin/python{python}"))
+    for candidate in filter(None, candidates):
+        probe = [candidate, "-m", "pip", "--version"]
+        if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
+            return candidate
+    sys.exit(f"lock: no Python {python} with pip on PATH or in {pyenv}; install one")
 
 
 def resolve(interpreter, python, machine, requirements):
@@ -29,9 +50,20 @@ def resolve(interpreter, python, machine, requirements):
     with tempfile.TemporaryDirectory() as scratch:
         report = pathlib.Path(scratch, "report.json")
         command = [
-            interpreter, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-            f"--report={report}", f"--target={scratch}/target", "--only-binary=:all:",
-            "--implementation=cp", f"--python-version={python}", *platforms, *requirements,
+            interpreter,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+            f"--report={report}",
+            f"--target={scratch}/target",
+            "--only-binary=:all:",
+            "--implementation=cp",
+            f"--python-version={python}",
+            *platforms,
+            *requirements,
         ]
         subprocess.run(command, check=True)
         entries = json.loads(report.read_text())["install"]
@@ -51,15 +83,16 @@ def merge(group, python, found):
         for name, (version, sha256) in packages.items():
             wheel = wheels.setdefault(name, {"name": name, "version": version, "sha256": []})
             if wheel["version"] != version:
-                sys.exit(f"lock: {group} for Python {python}: {name} is {wheel['version']} on another "
-                         f"machine but {version} on {machine}; pin it in requirements.json")
+                sys.exit(
+                    f"lock: {group} for Python {python}: {name} is {wheel['version']} on another "
+                    f"machine but {version} on {machine}; pin it in requirements.json"
+                )
             if sha256 not in wheel["sha256"]:
                 wheel["sha256"].append(sha256)
     return [wheels[name] for name in sorted(wheels, key=str.lower)]
 
 
 def main():
-    interpreters = dict(pair.split("=", 1) for pair in os.environ["DEEP_JIT_INTERPRETERS"].split())
     folder = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."), "tools", "wheels")
     groups = json.loads((folder / "requirements.json").read_text())
     lock_file = folder / "wheels.lock.json"
@@ -69,12 +102,10 @@ def main():
         lock[group] = {}
         for python in settings.get("pythons", ["any"]):
             asked = "3.11" if python == "any" else python
-            if asked not in interpreters:
-                sys.exit(f"lock: no Python {asked} here to lock {group} with; there are: "
-                         f"{', '.join(sorted(interpreters))}")
+            interpreter = find_interpreter(asked)
             print(f"{group} ({python})", flush=True)
             found = {
-                machine: resolve(interpreters[asked], asked, machine, settings["requirements"])
+                machine: resolve(interpreter, asked, machine, settings["requirements"])
                 for machine in settings.get("machines", _MACHINES)
             }
             lock[group][python] = merge(group, python, found)

@@ -8,7 +8,7 @@ import numpy
 
 
 def test_interpreter_is_the_wanted_version():
-    assert os.environ["EXPECTED_PYTHON"] == "%d.%d" % sys.version_info[:2]
+    assert os.environ["EXPECTED_PYTHON"] == ".".join(map(str, sys.version_info[:2]))
 
 
 def test_packages_come_from_the_lock():

@@ -1,8 +1,8 @@
 """The pinned C++ compiler: the module extension `cc`, with the repository `zig`."""
 
+load("//tools/toolchains/cc:versions.bzl", "CPUS", "GLIBC")
 load("//tools/toolchains/cc/private:gcc_repository.bzl", "gcc_repository")
 load("//tools/toolchains/cc/private:zig_repository.bzl", "zig_repository")
-load("//tools/toolchains/cc:versions.bzl", "CPUS", "GLIBC")
 
 def _cc_impl(_mctx):
     zig_repository(

@@ -1,6 +1,6 @@
 """A repository that holds one locked group of wheels, and the hub that names them all."""
 
-load(":pip.bzl", "check", "pip_install")
+load("//tools/wheels:pip.bzl", "check", "pip_install")
 
 _BUILD = """\
 load("@rules_python//python:defs.bzl", "py_library")

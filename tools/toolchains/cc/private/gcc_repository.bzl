@@ -56,7 +56,15 @@ def _gcc_repository_impl(rctx):
             config = rctx.attr.config,
             includes = repr(includes + [line.strip() for line in lines.strip().split("\n")]),
             tools = repr({tool: str(rctx.which(tool) or "/usr/bin/" + tool) for tool in [
-                "ar", "cpp", "gcov", "ld", "nm", "objcopy", "objdump", "strip"]} | {"gcc": str(gcc)}),
+                "ar",
+                "cpp",
+                "gcov",
+                "ld",
+                "nm",
+                "objcopy",
+                "objdump",
+                "strip",
+            ]} | {"gcc": str(gcc)}),
         ))
         return
     rctx.file("BUILD.bazel", _MISSING.format(minimum = MINIMUM_GCC, tried = "; ".join(tried) or "g++ (not on PATH)"))

@@ -6,7 +6,7 @@ the archives that zig names on its ld.lld lines are kept in rt/. Link actions th
 those archives and need neither zig's cache nor its build time.
 """
 
-load("//tools/wheels/private:pip.bzl", "check", "pip_install")
+load("//tools/wheels:pip.bzl", "check", "pip_install")
 
 _BUILD = """\
 package(default_visibility = ["//visibility:public"])

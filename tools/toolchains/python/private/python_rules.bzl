@@ -7,14 +7,14 @@ load("//tools/toolchains/python:versions.bzl", "PYTHON_VERSIONS")
 _TYPE = "//tools/toolchains/python:toolchain_type"
 _FLAG = "//tools/toolchains/python:version"
 
-# -B: nothing is written beside sources. The runfiles come first on the path, and alone besides the
-# standard library as far as Python allows it.
+# -B: nothing is written beside sources. -S: the interpreter's own site-packages stay out; what a program
+# imports besides the standard library is in its runfiles.
 _START = """\
 #!/usr/bin/env bash
 set -eu
 runfiles=${{RUNFILES_DIR:-${{TEST_SRCDIR:-$(cd "$(dirname "$0")" && pwd)/$(basename "$0").runfiles}}}}
-export RUNFILES_DIR=$runfiles PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={path}
-exec {interpreter} -B {arguments} "$@"
+export RUNFILES_DIR=$runfiles PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPATH={path}
+exec {interpreter} -B -S {arguments} "$@"
 """
 
 _PYTEST = "-m pytest -p no:cacheprovider --import-mode=importlib -ra --rootdir=\"$runfiles/{workspace}\" ${{XML_OUTPUT_FILE:+--junitxml=\"$XML_OUTPUT_FILE\"}} {sources}"

@@ -46,7 +46,7 @@ def pip_install(rctx, wheels, target, python = "any", binary_machine = None):
     command += ["--disable-pip-version-check", "--no-warn-script-location", "--root-user-action=ignore"]
     command += ["--require-hashes", "--only-binary=:all:", "--implementation=cp"]
     command += ["--platform={}_{}".format(tag, binary_machine or machine(rctx)) for tag in _MANYLINUX]
-    command += ["--python-version=" + ("3.11" if python == "any" else python)]
+    command.append("--python-version=" + ("3.11" if python == "any" else python))
     command += ["--target=" + target, "--requirement=requirements.txt"]
     return rctx.execute(command, timeout = 1800)
 
