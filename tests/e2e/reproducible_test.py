@@ -19,7 +19,7 @@ def _sha256(path):
 
 
 def test_extension_is_byte_identical_from_another_path_and_output_root(tmp_path):
-    copy = tmp_path / "another path" / "workspace"
+    copy = tmp_path / "another" / "place"
     shutil.copytree(
         _REPOSITORY,
         copy,
@@ -31,7 +31,7 @@ def test_extension_is_byte_identical_from_another_path_and_output_root(tmp_path)
         f"--output_user_root={tmp_path / 'out'}",
         "--max_idle_secs=5",
         "build",
-        "//python/deep_jit:_core.abi3.so",
+        "//python/deep_jit:_core",
         f"--override_repository=_main~cc~zig={_ZIG}",
     ]
     result = subprocess.run(

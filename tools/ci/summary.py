@@ -3,17 +3,17 @@
 
     ./bazelw run //tools/ci:summary -- EVENTS.json ...
 
-EVENTS.json is what `bazel test --build_event_json_file` wrote. Each test target's cases are read from
-its test.xml; a target that wrote none, did not build or timed out counts as one failure. The exit code
-is 0 only when something ran and nothing failed.
+EVENTS.json is what `bazel test --build_event_json_file` wrote. Each test target's cases are read
+from its test.xml; a target that wrote none, did not build or timed out counts as one failure. The
+exit code is 0 only when something ran and nothing failed.
 """
 
 import json
 import pathlib
 import sys
 import urllib.parse
-import xml.etree.ElementTree as ElementTree
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 
 class Counts(NamedTuple):

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-__device__ inline float saxpy(float a, float x, float y) { return a * x + y; }
+__device__ inline float saxpy(float a, float x, float y) {
+  return a * x + y;
+}

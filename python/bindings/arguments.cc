@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT
+#include "python/bindings/arguments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <format>
+#include <limits>
+#include <new>
+
+#include "python/bindings/arrays.h"
+
+namespace deep_jit::python {
+namespace {
+
+// --- Words for error messages ---
+
+std::string describe(ParameterKind kind, std::size_t size) {
+  switch (kind) {
+    case ParameterKind::kPointer:
+      return "pointer";
+    case ParameterKind::kBool:
+      return "bool";
+    case ParameterKind::kSigned:
+      return std::format("int{}", size * 8);
+    case ParameterKind::kUnsigned:
+      return std::format("uint{}", size * 8);
+    case ParameterKind::kFloat:
+      return std::format("float{}", size * 8);
+    case ParameterKind::kStruct:
+    case ParameterKind::kUnknown:
+      break;
+  }
+  return std::format("struct of {} bytes", size);
+}
+
+std::string describe(const Parameter& parameter) {
+  if (parameter.kind != ParameterKind::kPointer) return describe(parameter.kind, parameter.size);
+  return std::format("{}{}*", parameter.element_is_const ? "const " : "",
+                     parameter.element_kind == ParameterKind::kUnknown
+                         ? "void"
+                         : describe(parameter.element_kind, parameter.element_size));
+}
+
+std::string describe(const ArrayAddress& array) {
+  switch (array.type_kind) {
+    case 'b':
+      return "bool";
+    case 'i':
+      return std::format("int{}", array.item_size * 8);
+    case 'u':
+      return std::format("uint{}", array.item_size * 8);
+    case 'f':
+      return std::format("float{}", array.item_size * 8);
+    case 'c':
+      return std::format("complex{}", array.item_size * 8);
+    default:
+      return std::format("items of {} bytes (kind '{}')", array.item_size, array.type_kind);
+  }
+}
+
+std::string type_name(PyObject* object) {
+  const Ref name =
+      checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
+  const char* text = PyUnicode_AsUTF8AndSize(name.get(), nullptr);
+  if (text == nullptr) throw PythonError{};
+  return text;
+}
+
+// repr() cut to a length that fits into one line. Python refuses to print integers of over 4300
+// digits.
+std::string short_repr(PyObject* object) {
+  constexpr std::size_t kLongest = 60;
+  const Ref repr{PyObject_Repr(object)};
+  const char* text = repr ? PyUnicode_AsUTF8AndSize(repr.get(), nullptr) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    return "a value that cannot be printed";
+  }
+  std::string result = text;
+  if (result.size() > kLongest) result = result.substr(0, kLongest) + "...";
+  std::ranges::replace(result, '\n', ' ');
+  return result;
+}
+
+// --- One argument ---
+
+// Which argument is being converted, for error messages.
+struct Place {
+  State& state;
+  const Signature& signature;
+  Py_ssize_t index;
+
+  const Parameter& parameter() const {
+    return signature.parameters[static_cast<std::size_t>(index)];
+  }
+
+  [[noreturn]] void refuse(const std::string& problem) const {
+    throw ArgumentError{std::format("cannot launch kernel `{}`: argument for parameter {} ({}) {}",
+                                    signature.kernel, index, describe(parameter()), problem),
+                        signature.kernel, index};
+  }
+
+  [[noreturn]] void refuse_type(PyObject* argument, const char* expected) const {
+    refuse(std::format("must be {}, not {} ({})", expected, type_name(argument),
+                       short_repr(argument)));
+  }
+};
+
+template <class T>
+void store(void* slot, T value) {
+  std::memcpy(slot, &value, sizeof(value));
+}
+
+// A Python int, float or bool for a scalar parameter; NumPy scalars become one by their item().
+Ref to_scalar(const Place& place, PyObject* argument, const char* expected) {
+  if (PyLong_Check(argument) || PyFloat_Check(argument)) return Ref::borrow(argument);
+  if (is_numpy_scalar(place.state, argument)) {
+    Ref item = checked(PyObject_CallMethodObjArgs(argument, place.state.name_item, nullptr));
+    if (PyLong_Check(item.get()) || PyFloat_Check(item.get())) return item;
+    // item() of a numpy.longdouble gives itself; of the others here (complex, dates, text) none is
+    // a number for us.
+    const Ref dtype = checked(PyObject_GetAttr(argument, place.state.name_dtype));
+    const Ref kind = checked(PyObject_GetAttrString(dtype.get(), "kind"));
+    if (PyUnicode_Check(kind.get()) && PyUnicode_CompareWithASCIIString(kind.get(), "f") == 0) {
+      return checked(PyNumber_Float(argument));
+    }
+    place.refuse_type(argument, expected);
+  }
+  const ArrayAddress found = find_array(place.state, argument);
+  if (found.is_array) {
+    place.refuse(std::format("must be {}, not an array ({}); take the element with .item()",
+                             expected, type_name(argument)));
+  }
+  if (PyIndex_Check(argument)) return checked(PyNumber_Index(argument));
+  place.refuse_type(argument, expected);
+}
+
+[[noreturn]] void refuse_range(const Place& place, PyObject* value, const std::string& range) {
+  place.refuse(
+      std::format("is out of range: {} does not fit; expected {}", short_repr(value), range));
+}
+
+void store_signed(const Place& place, PyObject* value, void* slot) {
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow == 0 && number == -1 && PyErr_Occurred() != nullptr) throw PythonError{};
+  const int unused_bits = 64 - static_cast<int>(place.parameter().size) * 8;
+  const std::int64_t highest = std::numeric_limits<std::int64_t>::max() >> unused_bits;
+  const std::int64_t lowest = -highest - 1;
+  if (overflow != 0 || number < lowest || number > highest) {
+    refuse_range(place, value, std::format("{} .. {}", lowest, highest));
+  }
+  switch (place.parameter().size) {
+    case 1:
+      return store(slot, static_cast<std::int8_t>(number));
+    case 2:
+      return store(slot, static_cast<std::int16_t>(number));
+    case 4:
+      return store(slot, static_cast<std::int32_t>(number));
+    default:
+      return store(slot, static_cast<std::int64_t>(number));
+  }
+}
+
+void store_unsigned(const Place& place, PyObject* value, void* slot) {
+  const int unused_bits = 64 - static_cast<int>(place.parameter().size) * 8;
+  const std::uint64_t highest = std::numeric_limits<std::uint64_t>::max() >> unused_bits;
+  const unsigned long long number = PyLong_AsUnsignedLongLong(value);
+  bool fits = number <= highest;
+  if (number == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) throw PythonError{};
+    PyErr_Clear();
+    fits = false;
+  }
+  if (!fits) refuse_range(place, value, std::format("0 .. {}", highest));
+  switch (place.parameter().size) {
+    case 1:
+      return store(slot, static_cast<std::uint8_t>(number));
+    case 2:
+      return store(slot, static_cast<std::uint16_t>(number));
+    case 4:
+      return store(slot, static_cast<std::uint32_t>(number));
+    default:
+      return store(slot, static_cast<std::uint64_t>(number));
+  }
+}
+
+void store_integer(const Place& place, PyObject* argument, void* slot) {
+  const Ref value = to_scalar(place, argument, "an int");
+  if (!PyLong_Check(value.get())) {
+    place.refuse(
+        std::format("must be an int, not a float ({}); round it first, for example with int()",
+                    short_repr(argument)));
+  }
+  if (place.parameter().kind == ParameterKind::kSigned)
+    return store_signed(place, value.get(), slot);
+  store_unsigned(place, value.get(), slot);
+}
+
+void store_bool(const Place& place, PyObject* argument, void* slot) {
+  const Ref value = to_scalar(place, argument, "a bool");
+  if (!PyLong_Check(value.get())) place.refuse_type(argument, "a bool");
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value.get(), &overflow);
+  if (overflow != 0 || number < 0 || number > 1)
+    refuse_range(place, value.get(), "True, False, 0 or 1");
+  store(slot, number == 1);
+}
+
+void store_float(const Place& place, PyObject* argument, void* slot) {
+  const Ref value = to_scalar(place, argument, "a float");
+  const double number =
+      PyFloat_Check(value.get()) ? PyFloat_AsDouble(value.get()) : PyLong_AsDouble(value.get());
+  bool fits = true;
+  if (number == -1.0 && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) throw PythonError{};
+    PyErr_Clear();
+    fits = false;
+  }
+  if (place.parameter().size == sizeof(double)) {
+    if (!fits) refuse_range(place, value.get(), "at most 1.8e308 in magnitude");
+    return store(slot, number);
+  }
+  const auto narrow = static_cast<float>(number);
+  if (!fits || (std::isinf(narrow) && !std::isinf(number))) {
+    refuse_range(place, value.get(), "at most 3.4e38 in magnitude");
+  }
+  store(slot, narrow);
+}
+
+// Whether a pointer to this element type reads the array's items as what they are. Pointers to
+// void, to one byte and to structs are taken for raw memory. 'V' is what NumPy says of types it
+// does not know (bfloat16).
+bool can_read(const Parameter& parameter, const ArrayAddress& array) {
+  const bool same_size = array.item_size == parameter.element_size;
+  switch (parameter.element_kind) {
+    case ParameterKind::kUnknown:
+    case ParameterKind::kStruct:
+      return true;
+    case ParameterKind::kFloat:
+      return same_size && (array.type_kind == 'f' || array.type_kind == 'V');
+    case ParameterKind::kSigned:
+    case ParameterKind::kUnsigned:
+      return parameter.element_size == 1 ||
+             (same_size && array.type_kind != 'f' && array.type_kind != 'c');
+    case ParameterKind::kBool:
+    case ParameterKind::kPointer:
+      break;
+  }
+  return same_size && array.type_kind != 'f' && array.type_kind != 'c';
+}
+
+void store_pointer(const Place& place, PyObject* argument, void* slot) {
+  if (argument == Py_None) return store(slot, static_cast<void*>(nullptr));
+  const ArrayAddress found = find_array(place.state, argument);
+  if (!found.is_array) place.refuse_type(argument, "a NumPy array, a torch CPU tensor or None");
+  if (!found.problem.empty()) place.refuse(found.problem);
+  if (!can_read(place.parameter(), found)) {
+    place.refuse(std::format(
+        "is an array of {}, which the kernel would misread; convert it (astype, view or to)",
+        describe(found)));
+  }
+  if (!found.is_writeable && !place.parameter().element_is_const) {
+    place.refuse(
+        "is a read-only array, and the kernel may write through this pointer; pass a copy, or "
+        "declare the "
+        "parameter as a pointer to const");
+  }
+  store(slot, found.address);
+}
+
+bool is_plain_number(const Parameter& parameter) {
+  switch (parameter.kind) {
+    case ParameterKind::kBool:
+      return parameter.size == sizeof(bool);
+    case ParameterKind::kSigned:
+    case ParameterKind::kUnsigned:
+      return parameter.size == 1 || parameter.size == 2 || parameter.size == 4 ||
+             parameter.size == 8;
+    case ParameterKind::kFloat:
+      return parameter.size == sizeof(float) || parameter.size == sizeof(double);
+    case ParameterKind::kPointer:
+    case ParameterKind::kStruct:
+    case ParameterKind::kUnknown:
+      break;
+  }
+  return false;
+}
+
+void store_number(const Place& place, PyObject* argument, void* slot) {
+  switch (place.parameter().kind) {
+    case ParameterKind::kBool:
+      return store_bool(place, argument, slot);
+    case ParameterKind::kFloat:
+      return store_float(place, argument, slot);
+    default:
+      return store_integer(place, argument, slot);
+  }
+}
+
+}  // namespace
+
+const char* kind_name(ParameterKind kind) {
+  switch (kind) {
+    case ParameterKind::kPointer:
+      return "pointer";
+    case ParameterKind::kBool:
+      return "bool";
+    case ParameterKind::kSigned:
+      return "signed";
+    case ParameterKind::kUnsigned:
+      return "unsigned";
+    case ParameterKind::kFloat:
+      return "float";
+    case ParameterKind::kStruct:
+      return "struct";
+    case ParameterKind::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+void ArgumentPack::FreeBlock::operator()(void* block) const noexcept {
+  std::free(block);
+}
+
+void* ArgumentPack::add_block(const char* data, std::size_t size, std::size_t alignment) {
+  // aligned_alloc wants a power of two that a pointer fits in, and a multiple of it.
+  const std::size_t step =
+      alignment < alignof(std::max_align_t) ? alignof(std::max_align_t) : alignment;
+  std::unique_ptr<void, FreeBlock> block(std::aligned_alloc(step, (size + step - 1) / step * step));
+  if (block == nullptr) throw std::bad_alloc();
+  std::memcpy(block.get(), data, size);
+  return blocks_.emplace_back(std::move(block)).get();
+}
+
+ArgumentPack::ArgumentPack(State& state, const Signature& signature, PyObject* const* arguments,
+                           Py_ssize_t count)
+    : size_(signature.parameters.size()), pointers_(inline_pointers_.data()) {
+  if (count != static_cast<Py_ssize_t>(size_)) {
+    throw ArgumentError{
+        std::format("cannot launch kernel `{}`: it has {} parameters, but {} arguments were given",
+                    signature.kernel, size_, count),
+        signature.kernel, std::nullopt};
+  }
+  Slot* slots = inline_slots_.data();
+  if (size_ > kInline) {
+    more_slots_.resize(size_);
+    more_pointers_.resize(size_);
+    slots = more_slots_.data();
+    pointers_ = more_pointers_.data();
+  }
+  for (std::size_t i = 0; i < size_; ++i) {
+    const Parameter& parameter = signature.parameters[i];
+    const Place place{state, signature, static_cast<Py_ssize_t>(i)};
+    pointers_[i] = slots[i].bytes;
+    if (parameter.kind == ParameterKind::kPointer) {
+      store_pointer(place, arguments[i], pointers_[i]);
+    } else if (is_plain_number(parameter)) {
+      store_number(place, arguments[i], pointers_[i]);
+    } else {
+      char* data = nullptr;
+      Py_ssize_t size = 0;
+      if (!PyBytes_Check(arguments[i])) {
+        place.refuse_type(arguments[i], std::format("bytes of length {}", parameter.size).c_str());
+      }
+      if (PyBytes_AsStringAndSize(arguments[i], &data, &size) != 0) throw PythonError{};
+      if (static_cast<std::size_t>(size) != parameter.size) {
+        place.refuse(
+            std::format("must be bytes of length {}, not of length {}", parameter.size, size));
+      }
+      pointers_[i] = add_block(data, parameter.size, parameter.alignment);
+    }
+  }
+}
+
+}  // namespace deep_jit::python

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+//
+// CompilerIdentity: what tells one compiler from another, wherever it is installed.
+//
+// What: identify_compiler() runs `<command> --version` and keeps the line that holds the version
+// number (and clang's `Target:` line), and digests the content of the executable. Two copies of one
+// compiler in different folders have the same identity; an upgrade or a patched binary has another.
+// When not: it does not follow what the executable loads or starts (cc1plus, libLLVM);
+// distributions put their package version into the version line, which covers these.
+//
+// Example:
+//     CompilerIdentity gcc = identify_compiler({"/usr/bin/g++"}, "/usr/bin/g++");
+//     // gcc.version == "g++ (Debian 16.2.0-4) 16.2.0"
+//
+// Errors: exception::Exception naming the command when it fails or tells no version.
+// Thread-safety: free functions, callable from any thread. The digest of a file is remembered for
+// the process's life, as long as the file's identity (device, inode, size, times) stays the same.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deep_jit/base/exception.hpp"
+#include "deep_jit/base/file_descriptor.hpp"
+#include "deep_jit/base/hash.hpp"
+#include "deep_jit/base/subprocess.hpp"
+
+namespace deep_jit {
+
+struct CompilerIdentity {
+  std::string version;
+  Digest content;
+};
+
+// The part of `--version` output that belongs into a key; empty when no line has a version number.
+// Lines that are warnings or errors, which loaders and wrappers print first, are never taken.
+std::string parse_compiler_version(std::string_view output);
+
+// Digest of a whole file, read piece by piece (a compiler may be hundreds of megabytes).
+Digest digest_file(const std::filesystem::path& file);
+
+// `command`: how the compiler is started, with its fixed arguments; `executable`: the file whose
+// content counts (for `ccache g++` that is g++).
+CompilerIdentity identify_compiler(const std::vector<std::string>& command,
+                                   const std::filesystem::path& executable);
+
+// --- Inline implementations ---
+
+namespace detail {
+
+// A number with a dot that starts a word, as in `release 13.0,` or `(GCC) 16.2.0` but not in
+// `libfoo.so.1.2`.
+inline bool has_version_number(std::string_view line) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (!is_digit(line[i]) ||
+        (i > 0 && std::string_view(" \t(vV").find(line[i - 1]) == std::string_view::npos)) {
+      continue;
+    }
+    std::size_t end = i;
+    while (end < line.size() && is_digit(line[end])) ++end;
+    if (end + 1 < line.size() && line[end] == '.' && is_digit(line[end + 1])) return true;
+  }
+  return false;
+}
+
+inline bool is_diagnostic(std::string_view line) {
+  std::string lower(line);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower.find("warning") != lower.npos || lower.find("error:") != lower.npos;
+}
+
+}  // namespace detail
+
+inline std::string parse_compiler_version(std::string_view output) {
+  std::string version;
+  while (!output.empty()) {
+    std::string_view line = output.substr(0, output.find('\n'));
+    output.remove_prefix(std::min(line.size() + 1, output.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (version.empty()) {
+      if (detail::has_version_number(line) && !detail::is_diagnostic(line)) version = line;
+    } else if (line.starts_with("Target:")) {
+      version.append("\n").append(line);
+    }
+  }
+  return version;
+}
+
+inline Digest digest_file(const std::filesystem::path& file) {
+  const FileDescriptor descriptor = open_file(AT_FDCWD, file.c_str(), O_RDONLY);
+  struct stat status{};
+  if (!descriptor.is_open() || ::fstat(descriptor.get(), &status) != 0) {
+    DJ_PANIC("failed to open {} to identify the compiler: {}", file.string(),
+             exception::errno_text(errno));
+  }
+  // The change time cannot be set by a program, so that a file replaced in place is seen.
+  const std::array<long long, 7> identity = {static_cast<long long>(status.st_dev),
+                                             static_cast<long long>(status.st_ino),
+                                             static_cast<long long>(status.st_size),
+                                             status.st_mtim.tv_sec,
+                                             status.st_mtim.tv_nsec,
+                                             status.st_ctim.tv_sec,
+                                             status.st_ctim.tv_nsec};
+  static std::mutex mutex;
+  static std::map<std::array<long long, 7>, Digest> known;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(identity); found != known.end()) return found->second;
+  }
+  Hasher hasher;
+  std::vector<char> piece(std::size_t{1} << 20);
+  for (;;) {
+    const ssize_t count = read_some(descriptor.get(), piece.data(), piece.size());
+    if (count < 0) {
+      DJ_PANIC("failed to read {} to identify the compiler: {}", file.string(),
+               exception::errno_text(errno));
+    }
+    if (count == 0) break;
+    hasher.append(std::string_view(piece.data(), static_cast<std::size_t>(count)));
+  }
+  const std::lock_guard lock(mutex);
+  return known.emplace(identity, hasher.digest()).first->second;
+}
+
+inline CompilerIdentity identify_compiler(const std::vector<std::string>& command,
+                                          const std::filesystem::path& executable) {
+  Command version_command{.arguments = command, .environment = {{"LC_ALL", "C"}}};
+  version_command.arguments.push_back("--version");
+  const CommandResult result = run_command(version_command);
+  const std::string text = format_command(version_command.arguments);
+  if (!result.ok()) {
+    DJ_PANIC("`{}` failed with exit code {}: {}", text, result.exit_code, result.output);
+  }
+  CompilerIdentity identity{parse_compiler_version(result.output), digest_file(executable)};
+  if (identity.version.empty()) {
+    DJ_PANIC("failed to parse the compiler version: `{}` printed no line with a version number: {}",
+             text, result.output);
+  }
+  return identity;
+}
+
+}  // namespace deep_jit

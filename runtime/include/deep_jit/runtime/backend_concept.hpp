@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//
+// Backend: what a class must supply so that Runtime can drive it.
+//
+// What: the C++20 concept, made of smaller ones so that the compiler's message names the piece that
+// is missing. A backend knows how to compile a source into a directory, what else its binaries
+// depend on, and how to load such a directory.
+// When not: merging, keys, caches and metadata are Runtime's work, the same for every backend.
+//
+// Example: deep_jit::Host in backend/host/backend.hpp.
+//
+// Rules that the concept cannot state:
+// - compile() writes only below the given directory, leaves there what load() needs, returns the
+//   command that made it (for meta.json), and throws exception::CompileError when it fails.
+// - load() throws exception::CacheError when the artifact cannot be opened (the runtime then
+//   compiles it again), any other exception when a fresh compile would fail the same way.
+// - the const members may be called from many threads at once.
+#pragma once
+
+#include <concepts>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "deep_jit/base/env.hpp"
+#include "deep_jit/key/compiler_identity.hpp"
+#include "deep_jit/key/key.hpp"
+#include "deep_jit/runtime/config.hpp"
+
+namespace deep_jit {
+
+// --- The pieces ---
+
+template <class B>
+concept HasBackendTypes = requires {
+  typename B::Device;
+  typename B::Kernel;
+  typename B::CompilerOptions;
+  typename B::LaunchOptions;
+  typename B::CompilerInfo;
+  { B::kName } -> std::convertible_to<std::string_view>;
+};
+
+// Fields for options_fields.hpp, and defaults read from the environment.
+template <class Options>
+concept HasOptionFields = std::copyable<Options> && requires(const Options& options) {
+  Options::visit_fields(options, [](std::string_view, const auto&) {});
+  { options.override_with(options) } -> std::same_as<Options>;
+};
+
+template <class Options, class Device>
+concept IsCompilerOptions =
+    HasOptionFields<Options> && requires(const Options& options, const Env& env, Device& device) {
+      { Options::default_options(env, device) } -> std::same_as<Options>;
+      { options.get_flags() } -> std::same_as<std::vector<std::string>>;
+      { options.to_json() } -> std::same_as<nlohmann::ordered_json>;
+    };
+
+template <class Options>
+concept IsLaunchOptions = HasOptionFields<Options> && requires(const Env& env) {
+  { Options::default_options(env) } -> std::same_as<Options>;
+};
+
+template <class Info>
+concept IsCompilerInfo = requires(const Info& info) {
+  { info.identity } -> std::convertible_to<const CompilerIdentity&>;
+  { info.to_json() } -> std::same_as<nlohmann::ordered_json>;
+};
+
+template <class B>
+concept CanCompile =
+    std::constructible_from<B, const Env&, const Config&> &&
+    requires(const B& backend, const std::string& source, const std::filesystem::path& directory,
+             const Env& env, const Config& config, const typename B::CompilerOptions& options,
+             Key& key) {
+      { backend.get_compiler_info() } -> std::same_as<const typename B::CompilerInfo&>;
+      { backend.add_to_key(key) };
+      {
+        backend.compile(source, directory, env, config, options)
+      } -> std::same_as<std::vector<std::string>>;
+    };
+
+template <class B>
+concept CanLoad = requires(const std::filesystem::path& directory, const Env& env) {
+  { B::load(directory, env) } -> std::same_as<std::shared_ptr<typename B::Kernel>>;
+};
+
+// --- The concept ---
+
+template <class B>
+concept Backend = HasBackendTypes<B> && std::default_initializable<typename B::Device> &&
+                  IsCompilerOptions<typename B::CompilerOptions, typename B::Device> &&
+                  IsLaunchOptions<typename B::LaunchOptions> &&
+                  IsCompilerInfo<typename B::CompilerInfo> && CanCompile<B> && CanLoad<B>;
+
+}  // namespace deep_jit

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+//
+// Config: what an embedding library tells the runtime about itself.
+//
+// What: where the library lies, the prefix of its environment variables, a free signature for the
+// cache key, and which headers its kernels may include. The constructor validates and normalises.
+// When not: per-kernel settings are CompilerOptions and LaunchOptions of the backend.
+//
+// Example:
+//     Config config("/opt/mylib", "MYLIB", "mylib 1.2", {"/opt/mylib/include"}, {"mylib/"});
+//
+// Errors: exception::Exception for an empty or relative root or include directory, and for a prefix
+// that Env refuses.
+// Thread-safety: a plain value.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "deep_jit/base/env.hpp"
+#include "deep_jit/base/exception.hpp"
+#include "deep_jit/base/filesystem.hpp"
+
+namespace deep_jit {
+
+struct Config {
+  std::filesystem::path python_library_root;
+  std::string env_prefix;
+  std::string extra_signature;
+  std::vector<std::filesystem::path> include_dirs;
+  std::vector<std::string> include_prefixes;
+  std::string python_executable;  // Asked for the ziglang wheel; empty: python3, python from PATH.
+
+  explicit Config(std::filesystem::path root, std::string env_prefix,
+                  std::string extra_signature = {},
+                  std::vector<std::filesystem::path> include_dirs = {},
+                  std::vector<std::string> include_prefixes = {},
+                  std::string python_executable = {});
+
+  // A path below the library root.
+  std::filesystem::path get_python_path(const std::string& relative) const;
+
+  // For meta.json. Holds neither the prefix nor the interpreter: they do not describe the library.
+  nlohmann::ordered_json to_json() const;
+};
+
+// --- Inline implementations ---
+
+inline Config::Config(std::filesystem::path root, std::string env_prefix,
+                      std::string extra_signature, std::vector<std::filesystem::path> include_dirs,
+                      std::vector<std::string> include_prefixes, std::string python_executable)
+    : python_library_root(std::move(root)),
+      env_prefix(std::move(env_prefix)),
+      extra_signature(std::move(extra_signature)),
+      include_dirs(std::move(include_dirs)),
+      include_prefixes(std::move(include_prefixes)),
+      python_executable(std::move(python_executable)) {
+  const auto normalize = [](std::filesystem::path& path, const char* what) {
+    if (path.empty()) DJ_PANIC("{} must not be empty: give an absolute path", what);
+    if (!path.is_absolute()) {
+      DJ_PANIC(
+          "{} must be absolute, but is `{}`: a relative one would change its meaning with the "
+          "working directory",
+          what, path.string());
+    }
+    path = path.lexically_normal();
+  };
+  normalize(python_library_root, "Python library root");
+  const Env validated(this->env_prefix);
+  for (auto& dir : this->include_dirs) normalize(dir, "include directory");
+}
+
+inline std::filesystem::path Config::get_python_path(const std::string& relative) const {
+  return (python_library_root / relative).lexically_normal();
+}
+
+inline nlohmann::ordered_json Config::to_json() const {
+  nlohmann::ordered_json dirs = nlohmann::ordered_json::array();
+  for (const auto& dir : include_dirs) dirs.push_back(dir.string());
+  return {{"python_library_root", python_library_root.string()},
+          {"extra_signature", extra_signature},
+          {"include_dirs", std::move(dirs)},
+          {"include_prefixes", include_prefixes}};
+}
+
+}  // namespace deep_jit

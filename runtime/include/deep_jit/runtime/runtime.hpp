@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+//
+// Runtime: compiles kernel sources for one backend, keeps the binaries, loads and launches them.
+//
+// What: the life of a kernel. A request (tag, source, options) becomes a key; the key is looked for
+// in memory, then on disk; only then the compiler runs, once per key across threads and processes;
+// the result is published whole and loaded.
+// When not: one Runtime serves one device and one Config; make another for another library.
+//
+// Example:
+//     auto jit = create_lazy_jit<Host>(Config("/opt/mylib", "MYLIB"));
+//     auto kernel = jit->compile("scale", source, {.optimize_level = "2"});
+//     jit->launch(kernel, {.grid_dim = Dim3{16}, .block_dim = Dim3{256}}, out, x, n);
+//
+// Errors: exception::CompileError (the compiler failed; nothing is published), LaunchError,
+// CacheError (the cache folder cannot be written), Interrupted, Exception for misuse. A failure is
+// never remembered: the next call tries again.
+// Thread-safety: compile, compile_without_load, launch, cache_key and explain_key may be called
+// from any thread. The public members are for reading; change the default options, if at all,
+// before the first call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <format>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "deep_jit/base/env.hpp"
+#include "deep_jit/base/exception.hpp"
+#include "deep_jit/base/filesystem.hpp"
+#include "deep_jit/base/hash.hpp"
+#include "deep_jit/base/lazy_init.hpp"
+#include "deep_jit/base/log.hpp"
+#include "deep_jit/cache/disk_cache.hpp"
+#include "deep_jit/cache/manifest.hpp"
+#include "deep_jit/cache/memory_cache.hpp"
+#include "deep_jit/key/include_scanner.hpp"
+#include "deep_jit/key/key.hpp"
+#include "deep_jit/runtime/backend_concept.hpp"
+#include "deep_jit/runtime/config.hpp"
+#include "deep_jit/runtime/metadata.hpp"
+#include "deep_jit/runtime/options_fields.hpp"
+
+namespace deep_jit {
+
+template <class B>
+class Runtime {
+  static_assert(Backend<B>,
+                "Runtime<B>: B does not satisfy the concept deep_jit::Backend "
+                "(deep_jit/runtime/backend_concept.hpp); the notes below name what is missing");
+
+ public:
+  using Device = typename B::Device;
+  using Kernel = typename B::Kernel;
+  using CompilerOptions = typename B::CompilerOptions;
+  using LaunchOptions = typename B::LaunchOptions;
+
+  // Reads the environment and finds the compiler now; touches no cache folder.
+  explicit Runtime(Config config);
+
+  // --- Compile and launch ---
+
+  // The loaded kernel for `source`. `name` is a tag for people, in the entry's folder name; it is
+  // not part of the key: in one Runtime the same source and options give the same kernel object.
+  std::shared_ptr<Kernel> compile(const std::string& name, const std::string& source,
+                                  const CompilerOptions& overrides = {});
+
+  // The entry's directory, compiled when needed; loads nothing and does not touch the memory cache.
+  std::filesystem::path compile_without_load(const std::string& name, const std::string& source,
+                                             const CompilerOptions& overrides = {});
+
+  template <class... Args>
+  void launch(const std::shared_ptr<Kernel>& kernel, const LaunchOptions& overrides,
+              const Args&... args);
+
+  // --- Keys ---
+
+  // `options` are whole: what compile() calls default_compiler_options.override_with(overrides).
+  std::string cache_key(const std::string& source, const CompilerOptions& options);
+  std::string explain_key(const std::string& source, const CompilerOptions& options);
+
+  // --- Parts, in the order of their making ---
+
+  Config config;
+  Env env;
+  Device device;
+  CompilerOptions default_compiler_options;
+  LaunchOptions default_launch_options;
+  DiskCache disk_cache;
+  B backend;
+  IncludeScanner scanner;
+  MemoryCache<Digest, Kernel> memory_cache;  // By key.
+  Key hash_base;                             // The parts that all keys of this runtime begin with.
+
+ private:
+  struct Request {
+    const std::string& tag;
+    const std::string& source;
+    const CompilerOptions& options;
+    Digest headers;  // What the scanner remembers; the compiler may see newer files.
+    Key key;
+    Digest digest;
+  };
+
+  // Thrown when the tracked headers are no longer what the key says.
+  struct HeadersChanged {};
+
+  Digest fingerprint(const std::string& source, const CompilerOptions& overrides) const;
+  Key make_key(const std::string& source, const CompilerOptions& options, const Digest& headers);
+  template <class Use>
+  auto with_request(const std::string& tag, const std::string& source,
+                    const CompilerOptions& overrides, const Use& use);
+  std::filesystem::path build_locked(const Request& request);
+  std::shared_ptr<Kernel> load_or_build(const Request& request);
+  std::shared_ptr<Kernel> load(const std::filesystem::path& directory) const;
+  std::shared_ptr<Kernel> try_load(const std::optional<std::filesystem::path>& directory) const;
+
+  MemoryCache<Digest, Kernel> request_cache_;  // By fingerprint: a hit builds no key.
+};
+
+// A runtime that is made at first use: declaring one touches neither device nor compiler nor disk.
+template <class B>
+LazyInit<Runtime<B>> create_lazy_jit(Config config);
+
+// --- Inline implementations ---
+
+template <class B>
+Runtime<B>::Runtime(Config config)
+    : config(std::move(config)),
+      env(this->config.env_prefix),
+      default_compiler_options(CompilerOptions::default_options(env, device)),
+      default_launch_options(LaunchOptions::default_options(env)),
+      disk_cache(DiskCache::from_env(env)),
+      backend(env, this->config),
+      scanner(this->config.include_dirs, this->config.include_prefixes) {
+  const CompilerIdentity& compiler = backend.get_compiler_info().identity;
+  hash_base.add("key format", std::to_string(kKeyFormatVersion))
+      .add("backend", B::kName)
+      .add("compiler version", compiler.version)
+      .add("compiler content", compiler.content.hex())
+      .add("extra signature", this->config.extra_signature);
+}
+
+template <class B>
+auto Runtime<B>::compile(const std::string& name, const std::string& source,
+                         const CompilerOptions& overrides) -> std::shared_ptr<Kernel> {
+  return request_cache_.get_or_create(fingerprint(source, overrides), [&] {
+    return with_request(name, source, overrides, [this](const Request& request) {
+      return memory_cache.get_or_create(request.digest, [&] { return load_or_build(request); });
+    });
+  });
+}
+
+template <class B>
+std::filesystem::path Runtime<B>::compile_without_load(const std::string& name,
+                                                       const std::string& source,
+                                                       const CompilerOptions& overrides) {
+  return with_request(name, source, overrides, [this](const Request& request) {
+    const std::string digest = request.digest.hex();
+    if (auto found = disk_cache.lookup(request.tag, digest)) return *found;
+    const auto lock = disk_cache.lock(digest);
+    if (auto found = disk_cache.lookup(request.tag, digest)) return *found;
+    return build_locked(request);
+  });
+}
+
+template <class B>
+template <class... Args>
+void Runtime<B>::launch(const std::shared_ptr<Kernel>& kernel, const LaunchOptions& overrides,
+                        const Args&... args) {
+  if (kernel == nullptr) {
+    DJ_THROW(exception::LaunchError, "kernel must not be null: pass what compile() returned");
+  }
+  kernel->launch(default_launch_options.override_with(overrides), args...);
+}
+
+template <class B>
+std::string Runtime<B>::cache_key(const std::string& source, const CompilerOptions& options) {
+  return make_key(source, options, scanner.scan(source)).digest().hex();
+}
+
+template <class B>
+std::string Runtime<B>::explain_key(const std::string& source, const CompilerOptions& options) {
+  return make_key(source, options, scanner.scan(source)).explain();
+}
+
+template <class B>
+Digest Runtime<B>::fingerprint(const std::string& source, const CompilerOptions& overrides) const {
+  std::string bytes;
+  append_fields_fingerprint(default_compiler_options, bytes);
+  append_fields_fingerprint(overrides, bytes);
+  return Hasher().update(bytes).update(source).digest();
+}
+
+template <class B>
+Key Runtime<B>::make_key(const std::string& source, const CompilerOptions& options,
+                         const Digest& headers) {
+  Key key = hash_base;
+  for (const auto& flag : options.get_flags()) key.add("flag", flag);
+  backend.add_to_key(key);
+  key.add("source", source).add("tracked headers", headers.hex());
+  return key;
+}
+
+// Calls `use` with the request under its key; again under a new key when the headers turn out to
+// have changed, so that a binary is never published under the key of other headers.
+template <class B>
+template <class Use>
+auto Runtime<B>::with_request(const std::string& tag, const std::string& source,
+                              const CompilerOptions& overrides, const Use& use) {
+  constexpr int kAttempts = 3;  // Someone may save a header while we compile, hardly three times.
+  const CompilerOptions options = default_compiler_options.override_with(overrides);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Digest headers = scanner.scan(source);
+    Key key = make_key(source, options, headers);
+    const Digest digest = key.digest();
+    try {
+      return use(Request{tag, source, options, headers, std::move(key), digest});
+    } catch (const HeadersChanged&) {
+      scanner.forget();
+    }
+  }
+  DJ_PANIC(
+      "the tracked headers of kernel `{}` changed {} times while it was compiled: compile "
+      "again when nothing writes to the include directories",
+      tag, kAttempts);
+}
+
+// Compiles and publishes; the caller holds the key's lock and has found nothing on disk.
+template <class B>
+std::filesystem::path Runtime<B>::build_locked(const Request& request) {
+  auto entry = disk_cache.begin(request.tag, request.digest.hex());
+  const auto command =
+      backend.compile(request.source, entry.directory(), env, config, request.options);
+  if (IncludeScanner(config.include_dirs, config.include_prefixes).scan(request.source) !=
+      request.headers) {
+    throw HeadersChanged{};
+  }
+  write_file_sync(entry.directory() / kMetadataFileName,
+                  make_metadata(command, config.to_json(), backend.get_compiler_info().to_json(),
+                                request.options.to_json(), request.key));
+  return entry.commit();
+}
+
+template <class B>
+auto Runtime<B>::load_or_build(const Request& request) -> std::shared_ptr<Kernel> {
+  const std::string digest = request.digest.hex();
+  if (auto kernel = try_load(disk_cache.lookup(request.tag, digest))) return kernel;
+  const auto lock = disk_cache.lock(digest);
+  const auto found = disk_cache.lookup(request.tag, digest);
+  if (auto kernel = try_load(found)) return kernel;
+  if (found) {
+    // Whole by its checksums and still not loadable: without its marker it counts as damaged, and
+    // commit() replaces it.
+    std::error_code ignored;
+    std::filesystem::remove(*found / kCommitFileName, ignored);
+  }
+  return load(build_locked(request));
+}
+
+template <class B>
+auto Runtime<B>::load(const std::filesystem::path& directory) const -> std::shared_ptr<Kernel> {
+  const auto start = std::chrono::steady_clock::now();
+  auto kernel = B::load(directory, env);
+  if (env.template get<bool>("JIT_DEBUG", false) ||
+      env.template get<bool>("JIT_PRINT_LOAD_TIME", false)) {
+    const std::chrono::duration<double, std::milli> elapsed =
+        std::chrono::steady_clock::now() - start;
+    log(LogLevel::kInfo,
+        std::format("Load time ({}): {:.3f} ms", directory.string(), elapsed.count()));
+  }
+  return kernel;
+}
+
+// Null when there is no entry or its artifact cannot be opened.
+template <class B>
+auto Runtime<B>::try_load(const std::optional<std::filesystem::path>& directory) const
+    -> std::shared_ptr<Kernel> {
+  if (!directory) return nullptr;
+  try {
+    return load(*directory);
+  } catch (const exception::CacheError&) {
+    return nullptr;
+  }
+}
+
+template <class B>
+LazyInit<Runtime<B>> create_lazy_jit(Config config) {
+  return LazyInit<Runtime<B>>(
+      [config = std::move(config)] { return std::make_shared<Runtime<B>>(config); });
+}
+
+}  // namespace deep_jit
