@@ -19,6 +19,7 @@ def test_consumer_builds_and_runs_a_host_kernel():
         "//...",
         "--test_output=errors",
         f"--override_repository=deep_jit~~cc~zig={_ZIG}",
+        f"--sandbox_add_mount_pair={_ZIG}",  # should it lie below /tmp
     ]
     result = subprocess.run(
         command,

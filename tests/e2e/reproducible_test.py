@@ -33,6 +33,7 @@ def test_extension_is_byte_identical_from_another_path_and_output_root(tmp_path)
         "build",
         "//python/deep_jit:_core",
         f"--override_repository=_main~cc~zig={_ZIG}",
+        f"--sandbox_add_mount_pair={_ZIG}",  # should it lie below /tmp
     ]
     result = subprocess.run(
         command,
