@@ -7,3 +7,6 @@ CPUS = ["x86_64"]
 
 # GCC older than this has no <format>.
 MINIMUM_GCC = 13
+
+# Clang older than this cannot compile libstdc++'s <format>.
+MINIMUM_CLANG = 17

@@ -41,6 +41,14 @@ _REPRODUCIBLE = [
     "-D__TIMESTAMP__=\"redacted\"",
 ]
 
+# By feature name. The main function of a fuzz target is linked by its own -fsanitize=fuzzer.
+_SANITIZERS = {
+    "asan": "address",
+    "fuzz": "fuzzer-no-link,address",
+    "tsan": "thread",
+    "ubsan": "undefined",
+}
+
 def _flags(actions, flags, mode = None):
     if not flags:
         return []
@@ -53,7 +61,7 @@ def _flags(actions, flags, mode = None):
 def _config_impl(ctx):
     sanitizers = []
     for name in ctx.attr.sanitizers:
-        flags = ["-fsanitize=" + {"asan": "address", "tsan": "thread", "ubsan": "undefined"}[name]]
+        flags = ["-fsanitize=" + _SANITIZERS[name]]
         sanitizers.append(feature(
             name = name,
             flag_sets = _flags(_COMPILE, flags + ["-fno-omit-frame-pointer", "-g1"]) + _flags(_LINK, flags),

@@ -328,7 +328,7 @@ class KernelFinder {
     } else if (!is(last, ";") || kind != Declaration::kInstantiation) {
       return none();
     }
-    if (last >= tokens_.size()) return none();
+    if (last >= tokens_.size() || !is_one_line(name_begin, name_end)) return none();
     const std::string name = text(name_begin, name_end);
     found.push_back(
         {tokens_[last].end,
@@ -346,10 +346,19 @@ class KernelFinder {
            is(next, "[");
   }
 
-  // Whether the parameters can be repeated as a type: no default argument, no preprocessor line.
+  // Whether the parameters can be repeated as a type: no default argument, no preprocessor line,
+  // nothing that takes several lines.
   bool has_plain_types(std::size_t begin, std::size_t end) const {
     for (std::size_t i = begin; i < end; ++i) {
       if (tokens_[i].is("=") || tokens_[i].kind == Kind::kDirective) return false;
+    }
+    return is_one_line(begin, end);
+  }
+
+  // A literal may hold line ends (a raw string, a continued line); repeating it would move lines.
+  bool is_one_line(std::size_t begin, std::size_t end) const {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (tokens_[i].text.find('\n') != std::string_view::npos) return false;
     }
     return true;
   }
