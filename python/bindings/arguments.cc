@@ -9,8 +9,10 @@
 #include <format>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "python/bindings/arrays.h"
+#include "python/bindings/buffers.h"
 
 namespace deep_jit::python {
 namespace {
@@ -129,8 +131,7 @@ Ref to_scalar(const Place& place, PyObject* argument, const char* expected) {
     }
     place.refuse_type(argument, expected);
   }
-  const ArrayAddress found = find_array(place.state, argument);
-  if (found.is_array) {
+  if (is_array(place.state, argument)) {
     place.refuse(std::format("must be {}, not an array ({}); take the element with .item()",
                              expected, type_name(argument)));
   }
@@ -253,10 +254,29 @@ bool can_read(const Parameter& parameter, const ArrayAddress& array) {
   return same_size && array.type_kind != 'f' && array.type_kind != 'c';
 }
 
-void store_pointer(const Place& place, PyObject* argument, void* slot) {
-  if (argument == Py_None) return store(slot, static_cast<void*>(nullptr));
-  const ArrayAddress found = find_array(place.state, argument);
-  if (!found.is_array) place.refuse_type(argument, "a NumPy array, a torch CPU tensor or None");
+// Whether the kernel may read numbers of the element's type at the address.
+bool is_aligned(const Parameter& parameter, const ArrayAddress& array) {
+  switch (parameter.element_kind) {
+    case ParameterKind::kUnknown:
+    case ParameterKind::kStruct:
+      return true;
+    default:
+      return reinterpret_cast<std::uintptr_t>(array.address) % parameter.element_size == 0;
+  }
+}
+
+// What keeps the array's memory until the kernel is done; nothing when the argument itself does.
+Keep store_pointer(const Place& place, PyObject* argument, void* slot) {
+  if (argument == Py_None) {
+    store(slot, static_cast<void*>(nullptr));
+    return {};
+  }
+  ArrayAddress found = find_array(place.state, argument);
+  if (!found.is_array) {
+    place.refuse_type(argument,
+                      "a NumPy array, a torch CPU tensor, an object with DLPack or the "
+                      "buffer protocol, or None");
+  }
   if (!found.problem.empty()) place.refuse(found.problem);
   if (!can_read(place.parameter(), found)) {
     place.refuse(std::format(
@@ -269,7 +289,27 @@ void store_pointer(const Place& place, PyObject* argument, void* slot) {
         "declare the "
         "parameter as a pointer to const");
   }
+  if (!is_aligned(place.parameter(), found)) {
+    place.refuse(
+        std::format("is not aligned to {} bytes; pass a copy", place.parameter().element_size));
+  }
   store(slot, found.address);
+  return std::move(found.keep);
+}
+
+// The bytes of a struct: what bytes, a ctypes structure or another buffer of exactly its size
+// holds.
+ArrayAddress get_struct(const Place& place, PyObject* argument, std::size_t& size) {
+  ArrayAddress found = from_buffer(argument, &size);
+  const std::size_t expected = place.parameter().size;
+  if (!found.is_array) {
+    place.refuse_type(argument, std::format("bytes of length {}", expected).c_str());
+  }
+  if (!found.problem.empty()) place.refuse(found.problem);
+  if (size != expected) {
+    place.refuse(std::format("must be bytes of length {}, not of length {}", expected, size));
+  }
+  return found;
 }
 
 bool is_plain_number(const Parameter& parameter) {
@@ -327,7 +367,7 @@ void ArgumentPack::FreeBlock::operator()(void* block) const noexcept {
   std::free(block);
 }
 
-void* ArgumentPack::add_block(const char* data, std::size_t size, std::size_t alignment) {
+void* ArgumentPack::add_block(const void* data, std::size_t size, std::size_t alignment) {
   // aligned_alloc wants a power of two that a pointer fits in, and a multiple of it.
   const std::size_t step =
       alignment < alignof(std::max_align_t) ? alignof(std::max_align_t) : alignment;
@@ -358,21 +398,15 @@ ArgumentPack::ArgumentPack(State& state, const Signature& signature, PyObject* c
     const Place place{state, signature, static_cast<Py_ssize_t>(i)};
     pointers_[i] = slots[i].bytes;
     if (parameter.kind == ParameterKind::kPointer) {
-      store_pointer(place, arguments[i], pointers_[i]);
+      if (Keep keep = store_pointer(place, arguments[i], pointers_[i])) {
+        keeps_.push_back(std::move(keep));
+      }
     } else if (is_plain_number(parameter)) {
       store_number(place, arguments[i], pointers_[i]);
     } else {
-      char* data = nullptr;
-      Py_ssize_t size = 0;
-      if (!PyBytes_Check(arguments[i])) {
-        place.refuse_type(arguments[i], std::format("bytes of length {}", parameter.size).c_str());
-      }
-      if (PyBytes_AsStringAndSize(arguments[i], &data, &size) != 0) throw PythonError{};
-      if (static_cast<std::size_t>(size) != parameter.size) {
-        place.refuse(
-            std::format("must be bytes of length {}, not of length {}", parameter.size, size));
-      }
-      pointers_[i] = add_block(data, parameter.size, parameter.alignment);
+      std::size_t size = 0;
+      const ArrayAddress found = get_struct(place, arguments[i], size);
+      pointers_[i] = add_block(found.address, size, parameter.alignment);
     }
   }
 }

@@ -12,18 +12,21 @@
 //     kernel->launch_raw(options, pack.pointers(), pack.size());
 //
 // What each kind of parameter takes:
-// - pointer: NumPy array, torch CPU tensor, object with __array_struct__ or __array_interface__, or
-//   None for null. Arrays must be C-contiguous, on the CPU, writeable unless it is a pointer to
-//   const, and of a dtype that the element type reads (void, char and struct pointers take any).
+// - pointer: NumPy array, torch CPU tensor, object with __array_struct__, __array_interface__,
+//   DLPack or the buffer protocol, or None for null. Arrays must be C-contiguous, aligned, on the
+//   CPU, writeable unless it is a pointer to const, and of a dtype that the element type reads
+//   (void, char and struct pointers take any).
 // - integer: int, bool, NumPy integer or bool, anything with __index__; within range.
 // - float: float, int, NumPy scalar; rounded, within range.
 // - bool: bool, NumPy bool, 0 or 1.
-// - others (structs, 16-bit and 128-bit floats, 128-bit integers): bytes of exactly the size.
+// - others (structs, 16-bit and 128-bit floats, 128-bit integers): bytes, a ctypes structure or
+//   another buffer of exactly the size.
 //
 // Errors: ArgumentError that names kernel and parameter; PythonError when a property of an argument
 // raised.
-// Thread-safety: built with the GIL held, read without it. It keeps no reference to the
-// arguments: the caller of a METH_FASTCALL function does, until the function returns.
+// Thread-safety: built and dropped with the GIL held, read without it. It keeps no reference to the
+// arguments: the caller of a METH_FASTCALL function does, until the function returns. It keeps the
+// memory that DLPack and buffer objects lent.
 #pragma once
 
 #include <array>
@@ -32,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "python/bindings/array_address.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/object.h"
 #include "python/bindings/state.h"
@@ -78,7 +82,7 @@ class ArgumentPack {
     void operator()(void* block) const noexcept;
   };
 
-  void* add_block(const char* data, std::size_t size, std::size_t alignment);
+  void* add_block(const void* data, std::size_t size, std::size_t alignment);
 
   // Enough for most kernels without touching the heap.
   static constexpr std::size_t kInline = 16;
@@ -89,6 +93,7 @@ class ArgumentPack {
   std::vector<Slot> more_slots_;
   std::vector<void*> more_pointers_;
   std::vector<std::unique_ptr<void, FreeBlock>> blocks_;
+  std::vector<Keep> keeps_;
   void** pointers_;
 };
 

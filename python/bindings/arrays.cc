@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include "python/bindings/buffers.h"
+#include "python/bindings/dlpack.h"
+
 namespace deep_jit::python {
 namespace {
 
@@ -28,10 +31,6 @@ constexpr int kWriteable = 0x400;
 
 constexpr const char* kNotContiguous =
     "is not C-contiguous; pass a contiguous copy (numpy.ascontiguousarray)";
-
-ArrayAddress refuse(std::string problem) {
-  return {.is_array = true, .problem = std::move(problem)};
-}
 
 // A type of a module that the program has imported, or null. Never imports anything.
 PyObject* loaded_type(PyObject*& cached, PyObject* module_name, const char* type_name) {
@@ -68,13 +67,14 @@ bool is_true(const Ref& value) {
 ArrayAddress from_array_struct(PyObject* capsule) {
   auto* array = static_cast<ArrayStruct*>(PyCapsule_GetPointer(capsule, nullptr));
   if (array == nullptr) throw PythonError{};
-  if (array->two != 2) return refuse("has an __array_struct__ of an unknown version");
+  if (array->two != 2) return refuse_array("has an __array_struct__ of an unknown version");
   if (array->type_kind == 'O')
-    return refuse("holds Python objects (dtype object), which no kernel can read");
-  if ((array->flags & kCContiguous) == 0) return refuse(kNotContiguous);
-  if ((array->flags & kAligned) == 0) return refuse("is not aligned for its dtype; pass a copy");
+    return refuse_array("holds Python objects (dtype object), which no kernel can read");
+  if ((array->flags & kCContiguous) == 0) return refuse_array(kNotContiguous);
+  if ((array->flags & kAligned) == 0)
+    return refuse_array("is not aligned for its dtype; pass a copy");
   if ((array->flags & kNotSwapped) == 0) {
-    return refuse(
+    return refuse_array(
         "has a byte order that is not this machine's; pass "
         "array.astype(array.dtype.newbyteorder('='))");
   }
@@ -104,14 +104,15 @@ bool is_c_contiguous(const Ref& shape, const Ref& strides, Py_ssize_t item_size)
 }
 
 ArrayAddress from_array_interface(PyObject* interface) {
-  if (!PyDict_Check(interface)) return refuse("has an __array_interface__ that is not a dict");
+  if (!PyDict_Check(interface))
+    return refuse_array("has an __array_interface__ that is not a dict");
   const auto item = [&](const char* name) {
     PyObject* value = PyDict_GetItemString(interface, name);
     return Ref::borrow(value != nullptr ? value : Py_None);
   };
   const Ref data = item("data");
   if (!PyTuple_Check(data.get()) || PyTuple_Size(data.get()) != 2) {
-    return refuse("has an __array_interface__ without an address");
+    return refuse_array("has an __array_interface__ without an address");
   }
   // "<f4": byte order, kind, bytes per item.
   const Ref type_text = item("typestr");
@@ -119,15 +120,16 @@ ArrayAddress from_array_interface(PyObject* interface) {
   const char* type =
       PyUnicode_Check(type_text.get()) ? PyUnicode_AsUTF8AndSize(type_text.get(), &length) : "";
   if (type == nullptr) throw PythonError{};
-  if (length < 3) return refuse("has an __array_interface__ without a typestr");
+  if (length < 3) return refuse_array("has an __array_interface__ without a typestr");
   if (type[1] == 'O')
-    return refuse("holds Python objects (dtype object), which no kernel can read");
-  if (type[0] == '>') return refuse("has a byte order that is not this machine's");
+    return refuse_array("holds Python objects (dtype object), which no kernel can read");
+  if (type[0] == '>') return refuse_array("has a byte order that is not this machine's");
   // Digits may be followed by a unit ("<M8[ns]"); a 'U' item is counted in characters of 4 bytes.
   const Py_ssize_t item_size = std::strtol(type + 2, nullptr, 10) * (type[1] == 'U' ? 4 : 1);
   const Ref shape = item("shape");
-  if (!PyTuple_Check(shape.get())) return refuse("has an __array_interface__ without a shape");
-  if (!is_c_contiguous(shape, item("strides"), item_size)) return refuse(kNotContiguous);
+  if (!PyTuple_Check(shape.get()))
+    return refuse_array("has an __array_interface__ without a shape");
+  if (!is_c_contiguous(shape, item("strides"), item_size)) return refuse_array(kNotContiguous);
   void* address = PyLong_AsVoidPtr(PyTuple_GetItem(data.get(), 0));
   if (address == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
   const int is_read_only = PyObject_IsTrue(PyTuple_GetItem(data.get(), 1));
@@ -168,18 +170,19 @@ std::pair<char, std::size_t> tensor_type(State& state, PyObject* tensor) {
 
 ArrayAddress from_tensor(State& state, PyObject* tensor) {
   if (!is_true(checked(PyObject_GetAttr(tensor, state.name_is_cpu)))) {
-    return refuse(
+    return refuse_array(
         "is a tensor on another device; a kernel of the host backend needs it on the CPU "
         "(tensor.cpu())");
   }
   if (!is_true(call(tensor, state.name_is_contiguous))) {
-    return refuse("is not C-contiguous; pass tensor.contiguous()");
+    return refuse_array("is not C-contiguous; pass tensor.contiguous()");
   }
   const auto [type_kind, item_size] = tensor_type(state, tensor);
   // A lazily conjugated or negated view: its memory holds other numbers than the tensor shows.
   if (is_true(call(tensor, state.name_is_neg)) ||
       (type_kind == 'c' && is_true(call(tensor, state.name_is_conj)))) {
-    return refuse("is a lazy conjugate or negative view; pass tensor.resolve_conj().resolve_neg()");
+    return refuse_array(
+        "is a lazy conjugate or negative view; pass tensor.resolve_conj().resolve_neg()");
   }
   const Ref pointer = call(tensor, state.name_data_ptr);
   void* address = PyLong_AsVoidPtr(pointer.get());
@@ -209,10 +212,22 @@ ArrayAddress find_array(State& state, PyObject* object) {
   if (const Ref interface = optional_attribute(object, state.name_array_interface)) {
     return from_array_interface(interface.get());
   }
+  if (has_dlpack(state, object)) return from_dlpack(state, object);
   if (optional_attribute(object, state.name_cuda_array_interface)) {
-    return refuse("lives on a CUDA device; a kernel of the host backend needs it on the CPU");
+    return refuse_array("lives on a CUDA device; a kernel of the host backend needs it on the CPU");
   }
-  return {};
+  return from_buffer(object);
+}
+
+bool is_array(State& state, PyObject* object) {
+  if (is_instance(object, loaded_type(state.ndarray_type, state.name_numpy, "ndarray")) ||
+      is_instance(object, loaded_type(state.tensor_type, state.name_torch, "Tensor"))) {
+    return true;
+  }
+  if (is_numpy_scalar(state, object)) return false;
+  return optional_attribute(object, state.name_array_struct) ||
+         optional_attribute(object, state.name_array_interface) || has_dlpack(state, object) ||
+         optional_attribute(object, state.name_cuda_array_interface);
 }
 
 }  // namespace deep_jit::python

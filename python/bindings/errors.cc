@@ -159,4 +159,20 @@ void set_error_from_exception(const State& state, std::string_view kernel) noexc
   }
 }
 
+Ref to_python_exception(const State& state, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (...) {
+    set_error_from_exception(state, {});
+  }
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Ref owned_type{type};
+  const Ref owned_traceback{traceback};
+  return checked(value);
+}
+
 }  // namespace deep_jit::python

@@ -19,6 +19,7 @@
 // Thread-safety: the GIL is held.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,9 @@ void add_exceptions(PyObject* module, State& state);
 
 // Sets the Python exception for the C++ exception in flight. Call inside a catch block only.
 void set_error_from_exception(const State& state, std::string_view kernel) noexcept;
+
+// The Python exception for a C++ exception, as an object. None may be set. Throws PythonError.
+Ref to_python_exception(const State& state, const std::exception_ptr& error);
 
 // Runs `body` and returns its result; on any exception sets the Python error and returns `failure`.
 // `kernel` names the kernel in a LaunchError that comes from the C++ core.

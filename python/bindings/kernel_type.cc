@@ -330,24 +330,29 @@ PyMethodDef kKernelMethods[] = {
 
 PyType_Slot kKernelSlots[] = {
     {Py_tp_doc,
-     const_cast<char*>("A compiled and loaded kernel. Made by Runtime.compile.\n\n"
-                       "    kernel[grid, block](out, x, n)\n\n"
-                       "runs grid x block threads and returns when all are done. Grid and block "
-                       "are ints or tuples of up to\n"
-                       "three. Arguments are converted to exactly the width and kind of their "
-                       "parameter, or refused:\n\n"
-                       "- pointer: a NumPy array or torch CPU tensor, C-contiguous, of the element "
-                       "type that the kernel reads\n"
-                       "  (pointers to void, one byte or a struct take any), writeable unless it "
-                       "is a pointer to const; None is\n"
-                       "  the null pointer. The kernel works on the array's own memory: its shape "
-                       "is not checked.\n"
-                       "- integer: int, bool, NumPy integer, within range. bool: bool, 0 or 1.\n"
-                       "- float: float, int, NumPy scalar; rounded, within range.\n"
-                       "- struct, 16-bit float: bytes of exactly the parameter's size.\n\n"
-                       "Raises LaunchError naming the kernel and the parameter (counted from 0). "
-                       "Thread-safe: launches from\n"
-                       "several threads run side by side. Equal and hashed by the loaded kernel.")},
+     const_cast<char*>(
+         "A compiled and loaded kernel. Made by Runtime.compile.\n\n"
+         "    kernel[grid, block](out, x, n)\n\n"
+         "runs grid x block threads and returns when all are done. Grid and block "
+         "are ints or tuples of up to\n"
+         "three. Arguments are converted to exactly the width and kind of their "
+         "parameter, or refused:\n\n"
+         "- pointer: a NumPy array, a torch CPU tensor, or an object with DLPack, the "
+         "array interface or the\n"
+         "  buffer protocol (array.array, bytearray, ctypes arrays); on the CPU, "
+         "C-contiguous, of the element\n"
+         "  type that the kernel reads (pointers to void, one byte or a struct take "
+         "any), writeable unless it\n"
+         "  is a pointer to const; None is the null pointer. The kernel works on the "
+         "array's own memory: its\n"
+         "  shape is not checked.\n"
+         "- integer: int, bool, NumPy integer, within range. bool: bool, 0 or 1.\n"
+         "- float: float, int, NumPy scalar; rounded, within range.\n"
+         "- struct, 16-bit float: bytes, a ctypes structure or another buffer of exactly "
+         "the parameter's size.\n\n"
+         "Raises LaunchError naming the kernel and the parameter (counted from 0). "
+         "Thread-safe: launches from\n"
+         "several threads run side by side. Equal and hashed by the loaded kernel.")},
     {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_instance<KernelData>)},
     {Py_tp_repr, reinterpret_cast<void*>(&kernel_repr)},
     {Py_tp_richcompare, reinterpret_cast<void*>(&kernel_compare)},

@@ -27,6 +27,8 @@ void add_names(State& state) {
   state.name_array_struct = intern("__array_struct__");
   state.name_array_interface = intern("__array_interface__");
   state.name_cuda_array_interface = intern("__cuda_array_interface__");
+  state.name_dlpack = intern("__dlpack__");
+  state.name_dlpack_device = intern("__dlpack_device__");
   state.name_data_ptr = intern("data_ptr");
   state.name_is_cpu = intern("is_cpu");
   state.name_is_contiguous = intern("is_contiguous");

@@ -2,14 +2,18 @@
 #include "python/bindings/runtime_type.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "deep_jit/backend/host/backend.hpp"
 #include "deep_jit/base/lazy_init.hpp"
+#include "deep_jit/base/parallel_calls.hpp"
 #include "deep_jit/runtime/config.hpp"
 #include "deep_jit/runtime/runtime.hpp"
 
@@ -51,6 +55,35 @@ CompilerOptions to_options(PyObject* const* arguments) {
   return options;
 }
 
+struct CompileRequest {
+  std::string name;
+  std::string source;
+  CompilerOptions options;
+};
+
+// name, source, options.
+CompileRequest to_compile_request(PyObject* const* arguments) {
+  return {.name = to_utf8(arguments[0], "name"),
+          .source = to_utf8(arguments[1], "source"),
+          .options = to_options(arguments + 2)};
+}
+
+std::vector<CompileRequest> to_compile_requests(PyObject* list) {
+  std::vector<CompileRequest> requests;
+  const Ref items = checked(PySequence_List(list));
+  const Py_ssize_t count = PyList_Size(items.get());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref item = checked(PySequence_List(PyList_GetItem(items.get(), i)));
+    require_count(PyList_Size(item.get()), 2 + kOptionCount, "each request of compile_many");
+    std::vector<PyObject*> arguments;
+    for (Py_ssize_t j = 0; j < 2 + kOptionCount; ++j) {
+      arguments.push_back(PyList_GetItem(item.get(), j));
+    }
+    requests.push_back(to_compile_request(arguments.data()));
+  }
+  return requests;
+}
+
 // Runs `work(runtime)` without the GIL; the first call makes the runtime.
 template <class Work>
 auto with_runtime(RuntimeData& data, const Work& work) {
@@ -72,15 +105,15 @@ PyObject* runtime_new(PyTypeObject* type, PyObject* arguments, PyObject* keyword
       PyErr_SetString(PyExc_TypeError, "HostRuntime() takes no keyword arguments");
       throw PythonError{};
     }
-    require_count(PyTuple_Size(arguments), 6, "HostRuntime");
+    require_count(PyTuple_Size(arguments), 7, "HostRuntime");
     const auto argument = [arguments](Py_ssize_t index) {
       return PyTuple_GetItem(arguments, index);
     };
-    Config config(to_path(argument(0), "library_root"), to_native(argument(1), "env_prefix"),
-                  to_utf8(argument(2), "extra_signature"),
-                  to_path_list(argument(3), "include_dirs"),
-                  to_native_list(argument(4), "include_prefixes"),
-                  to_native(argument(5), "python_executable"));
+    Config config(
+        to_path(argument(0), "library_root"), to_native(argument(1), "env_prefix"),
+        to_utf8(argument(2), "extra_signature"), to_path_list(argument(3), "include_dirs"),
+        to_native_list(argument(4), "include_prefixes"),
+        to_native(argument(5), "python_executable"), to_path_list(argument(6), "cache_dirs"));
     auto data = std::make_shared<RuntimeData>();
     data->lazy = create_lazy_jit<Host>(std::move(config));
     return make_instance<RuntimeData>(reinterpret_cast<PyObject*>(type), std::move(data));
@@ -91,12 +124,11 @@ PyObject* runtime_compile(PyObject* self, PyObject* const* arguments, Py_ssize_t
   State& state = state_of(self);
   return guarded(state, [&] {
     require_count(count, 2 + kOptionCount, "compile");
-    const std::string name = to_utf8(arguments[0], "name");
-    const std::string source = to_utf8(arguments[1], "source");
-    const CompilerOptions options = to_options(arguments + 2);
+    const CompileRequest request = to_compile_request(arguments);
     RuntimeData& data = data_of<RuntimeData>(self);
-    auto kernel = with_runtime(
-        data, [&](HostRuntime& runtime) { return runtime.compile(name, source, options); });
+    auto kernel = with_runtime(data, [&](HostRuntime& runtime) {
+      return runtime.compile(request.name, request.source, request.options);
+    });
     return make_kernel(state, data.made, std::move(kernel)).release();
   });
 }
@@ -105,13 +137,39 @@ PyObject* runtime_compile_without_load(PyObject* self, PyObject* const* argument
                                        Py_ssize_t count) {
   return guarded(state_of(self), [&] {
     require_count(count, 2 + kOptionCount, "compile_without_load");
-    const std::string name = to_utf8(arguments[0], "name");
-    const std::string source = to_utf8(arguments[1], "source");
-    const CompilerOptions options = to_options(arguments + 2);
-    const std::filesystem::path path = with_runtime(
-        data_of<RuntimeData>(self),
-        [&](HostRuntime& runtime) { return runtime.compile_without_load(name, source, options); });
+    const CompileRequest request = to_compile_request(arguments);
+    const std::filesystem::path path =
+        with_runtime(data_of<RuntimeData>(self), [&](HostRuntime& runtime) {
+          return runtime.compile_without_load(request.name, request.source, request.options);
+        });
     return from_native(path.native()).release();
+  });
+}
+
+// A list with a kernel, or the exception that stands for it, for each request.
+PyObject* runtime_compile_many(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  State& state = state_of(self);
+  return guarded(state, [&] {
+    require_count(count, 2, "compile_many");
+    const std::vector<CompileRequest> requests = to_compile_requests(arguments[0]);
+    const std::size_t jobs = PyLong_AsSize_t(arguments[1]);
+    if (PyErr_Occurred() != nullptr) throw PythonError{};
+    RuntimeData& data = data_of<RuntimeData>(self);
+    std::vector<std::shared_ptr<Host::Kernel>> kernels(requests.size());
+    const std::vector<std::exception_ptr> errors = with_runtime(data, [&](HostRuntime& runtime) {
+      return call_in_parallel(requests.size(), jobs, [&](std::size_t i) {
+        const CompileRequest& request = requests[i];
+        kernels[i] = runtime.compile(request.name, request.source, request.options);
+      });
+    });
+    Ref results = checked(PyList_New(0));
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Ref result = errors[i] != nullptr
+                             ? to_python_exception(state, errors[i])
+                             : make_kernel(state, data.made, std::move(kernels[i]));
+      if (PyList_Append(results.get(), result.get()) != 0) throw PythonError{};
+    }
+    return results.release();
   });
 }
 
@@ -194,6 +252,8 @@ PyCFunction fast(FastCall function) {
 
 PyMethodDef kRuntimeMethods[] = {
     {"compile", fast(&runtime_compile), METH_FASTCALL, "compile(name, source, *options) -> Kernel"},
+    {"compile_many", fast(&runtime_compile_many), METH_FASTCALL,
+     "compile_many(requests, jobs) -> list[Kernel | Exception]"},
     {"compile_without_load", fast(&runtime_compile_without_load), METH_FASTCALL,
      "compile_without_load(name, source, *options) -> str"},
     {"cache_key", fast(&runtime_cache_key), METH_FASTCALL, "cache_key(source, *options) -> str"},

@@ -38,6 +38,8 @@ struct State {
   PyObject* name_array_struct;
   PyObject* name_array_interface;
   PyObject* name_cuda_array_interface;
+  PyObject* name_dlpack;
+  PyObject* name_dlpack_device;
   PyObject* name_data_ptr;
   PyObject* name_is_cpu;
   PyObject* name_is_contiguous;
@@ -59,10 +61,10 @@ struct State {
                               &bound_launch_type, &param_type,           &cache_info_type,
                               &name_numpy,        &name_torch,           &name_item,
                               &name_array_struct, &name_array_interface, &name_cuda_array_interface,
-                              &name_data_ptr,     &name_is_cpu,          &name_is_contiguous,
-                              &name_is_conj,      &name_is_neg,          &name_dtype,
-                              &ndarray_type,      &numpy_scalar_type,    &tensor_type,
-                              &tensor_dtypes}) {
+                              &name_dlpack,       &name_dlpack_device,   &name_data_ptr,
+                              &name_is_cpu,       &name_is_contiguous,   &name_is_conj,
+                              &name_is_neg,       &name_dtype,           &ndarray_type,
+                              &numpy_scalar_type, &tensor_type,          &tensor_dtypes}) {
       if (const int result = visit(*member); result != 0) return result;
     }
     return 0;

@@ -12,6 +12,7 @@ no cache directory. The first use does, from whichever thread it comes. The GIL 
 kernel is compiled, waited for, read, loaded or run, and Ctrl-C ends a compilation.
 """
 
+from deep_jit._compile_many import CompileManyError, FailedKernel, KernelSource
 from deep_jit._core import (
     BoundLaunch,
     CacheError,
@@ -22,6 +23,7 @@ from deep_jit._core import (
     LaunchError,
     Param,
 )
+from deep_jit._include import get_include
 from deep_jit._runtime import Runtime
 
 __all__ = [
@@ -29,9 +31,13 @@ __all__ = [
     "CacheError",
     "CacheInfo",
     "CompileError",
+    "CompileManyError",
     "DeepJITError",
+    "FailedKernel",
     "Kernel",
+    "KernelSource",
     "LaunchError",
     "Param",
     "Runtime",
+    "get_include",
 ]

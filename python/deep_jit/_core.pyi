@@ -130,6 +130,7 @@ class HostRuntime:
         include_dirs: Sequence[str],
         include_prefixes: Sequence[str],
         python_executable: str,
+        cache_dirs: Sequence[str],
         /,
     ) -> HostRuntime: ...
     def compile(
@@ -142,6 +143,9 @@ class HostRuntime:
         extra_cxx_flags: Sequence[str],
         /,
     ) -> Kernel: ...
+    def compile_many(
+        self, requests: Sequence[tuple[Any, ...]], jobs: int, /
+    ) -> list[Kernel | Exception]: ...
     def compile_without_load(
         self,
         name: str,

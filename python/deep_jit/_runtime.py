@@ -3,9 +3,11 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from deep_jit._compile_many import FailedKernel, KernelSource, make_error, to_kernel_sources
 from deep_jit._core import CacheInfo, HostRuntime, Kernel
 
 StrPath = str | os.PathLike[str]
@@ -38,6 +40,8 @@ class Runtime:
             `include_dirs`, and a changed one makes a new key. Other headers are not looked at.
         extra_signature: text that goes into every key, for what DeepJIT cannot see.
         library_root: absolute folder of the library, noted in `meta.json`; default: this package's.
+        cache_dirs: absolute cache folders instead of those of JIT_CACHE_DIR; the first is written
+            to. None given: the environment decides.
 
     Raises:
         ValueError: no such backend.
@@ -55,13 +59,10 @@ class Runtime:
         include_prefixes: Sequence[str] = (),
         extra_signature: str = "",
         library_root: StrPath | None = None,
+        cache_dirs: Sequence[StrPath] = (),
     ) -> None:
         if backend not in _BACKENDS:
             raise ValueError(f"no backend {backend!r}; there is: {', '.join(sorted(_BACKENDS))}")
-        if isinstance(include_dirs, (str, os.PathLike)):
-            raise TypeError(
-                f"include_dirs must be a sequence of paths, not one path: {include_dirs!r}"
-            )
         root = (
             os.path.dirname(os.path.abspath(__file__))
             if library_root is None
@@ -73,9 +74,10 @@ class Runtime:
             root,
             env_prefix,
             extra_signature,
-            [os.fspath(path) for path in include_dirs],
+            _paths(include_dirs, "include_dirs"),
             include_prefixes,
             sys.executable or "",
+            _paths(cache_dirs, "cache_dirs"),
         )
 
     def __repr__(self) -> str:
@@ -118,6 +120,48 @@ class Runtime:
         return self._core.compile(
             name, source, _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
         )
+
+    def compile_many(
+        self,
+        kernels: Iterable[KernelSource | tuple[str, str] | tuple[str, str, Mapping[str, Any]]],
+        *,
+        jobs: int | None = None,
+    ) -> list[Kernel]:
+        """Compiles and loads several kernels side by side; returns them in the order given.
+
+            jit.compile_many([("scale", scale), KernelSource("add", add, {"optimize_level": 2})])
+
+        Args:
+            kernels: tuples (name, source) or (name, source, options), options being keyword
+                arguments of `compile`.
+            jobs: compilers that run at once; default: as many as this process may use cores.
+
+        Raises:
+            CompileManyError: at least one failed, as `compile` would have; raised when all others
+                are done.
+            TypeError: wrong arguments; nothing was compiled.
+            KeyboardInterrupt: Ctrl-C; all compilers are gone and nothing is left behind.
+        """
+        if jobs is None:
+            jobs = len(os.sched_getaffinity(0))
+        if not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1:
+            raise TypeError(f"jobs must be an int of at least 1, or None, not {jobs!r}")
+        sources = to_kernel_sources(kernels)
+        requests = [
+            (source.name, source.source, *_checked_options(index, source.options))
+            for index, source in enumerate(sources)
+        ]
+        if not requests:
+            return []
+        results = self._core.compile_many(requests, min(jobs, len(requests)))
+        failures = [
+            FailedKernel(index, source.name, result)
+            for index, (source, result) in enumerate(zip(sources, results, strict=True))
+            if isinstance(result, Exception)
+        ]
+        if failures:
+            raise make_error(failures, len(sources))
+        return [result for result in results if isinstance(result, Kernel)]
 
     def compile_without_load(
         self,
@@ -184,3 +228,30 @@ def _level(optimize_level: str | int | None) -> str | None:
     if isinstance(optimize_level, bool):
         raise TypeError("optimize_level must be str or int, not bool")
     return str(optimize_level) if isinstance(optimize_level, int) else optimize_level
+
+
+def _paths(paths: Sequence[StrPath], what: str) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)):
+        raise TypeError(f"{what} must be a sequence of paths, not one path: {paths!r}")
+    return [os.fspath(path) for path in paths]
+
+
+def _core_options(
+    *,
+    optimize_level: str | int | None = None,
+    debug_info: bool | None = None,
+    cxx_flags: Sequence[str] | None = None,
+    extra_cxx_flags: Sequence[str] = (),
+) -> tuple[str | None, bool | None, Sequence[str] | None, Sequence[str]]:
+    """The options of `compile` in the order of the core's methods."""
+    return _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
+
+
+def _checked_options(index: int, options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The options of kernels[index]."""
+    known = _core_options.__kwdefaults__
+    if unknown := [name for name in options if name not in known]:
+        raise TypeError(
+            f"options of kernels[{index}] has {unknown[0]!r}; there are: {', '.join(known)}"
+        )
+    return _core_options(**options)

@@ -4,6 +4,7 @@
 import dataclasses
 import faulthandler
 import gc
+import io
 import json
 import os
 import shlex
@@ -77,21 +78,28 @@ def compiler_command(runtime: deep_jit.Runtime) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class GatedCompiler:
-    """A compiler that waits before each compilation until the test lets it go on."""
+    """A compiler that waits before each compilation until the test lets it go on.
+
+    Several may wait at once: the test holds both ends of both pipes, so that no line is lost.
+    """
 
     path: Path
     started: Path  # FIFO: one line, the process id, for each compilation that starts
     gate: Path  # FIFO: each compilation waits for one line
     runs: Path  # one line per compilation
+    started_pipe: io.FileIO
+    gate_pipe: io.FileIO
 
     def wait_until_started(self) -> int:
-        """Process id of the compiler, once it runs."""
-        with self.started.open() as pipe:
-            return int(pipe.readline())
+        """Process id of the next compiler, once it runs."""
+        line = b""
+        while not line.endswith(b"\n"):
+            line += self.started_pipe.read(1)
+        return int(line)
 
     def open_gate(self) -> None:
-        with self.gate.open("w") as pipe:
-            pipe.write("go\n")
+        """Lets one compiler go on, now or when it comes."""
+        self.gate_pipe.write(b"\n")  # one byte: readers cannot share it
 
     def count_runs(self) -> int:
         return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
@@ -100,13 +108,14 @@ class GatedCompiler:
 @pytest.fixture
 def gated_compiler(
     tmp_path: Path, compiler_command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> GatedCompiler:
+) -> Iterator[GatedCompiler]:
     """Makes runtimes with the prefix OWN use a GatedCompiler around the real one."""
-    compiler = GatedCompiler(
-        *(tmp_path / name for name in ("gated_c++", "started", "gate", "runs"))
-    )
-    os.mkfifo(compiler.started)
-    os.mkfifo(compiler.gate)
+    paths = [tmp_path / name for name in ("gated_c++", "started", "gate", "runs")]
+    pipes = []
+    for fifo in paths[1:3]:
+        os.mkfifo(fifo)
+        pipes.append(io.FileIO(os.open(fifo, os.O_RDWR), "r+"))
+    compiler = GatedCompiler(*paths, *pipes)
     real = shlex.join(compiler_command)
     compiler.path.write_text(
         "#!/bin/sh\n"
@@ -118,7 +127,9 @@ def gated_compiler(
     )
     compiler.path.chmod(0o755)
     monkeypatch.setenv("OWN_JIT_CXX_COMPILER", str(compiler.path))
-    return compiler
+    yield compiler
+    for pipe in pipes:  # whoever still waits reads the end
+        pipe.close()
 
 
 @pytest.fixture

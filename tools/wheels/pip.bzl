@@ -26,7 +26,7 @@ def _python_with_pip(rctx):
         tried.append("{} ({})".format(name, "no pip in {}".format(python) if python else "not on PATH"))
     fail("A Python with pip is needed to fetch wheels. Tried: {}. Install pip for one of them.".format(", ".join(tried)))
 
-def pip_install(rctx, wheels, target, python = "any"):
+def pip_install(rctx, wheels, target, python = "any", binary_machine = None):
     """Installs locked wheels into a folder of the repository; returns pip's result.
 
     Args:
@@ -34,6 +34,7 @@ def pip_install(rctx, wheels, target, python = "any"):
         wheels: the lock's list of {name, version, sha256}.
         target: the folder.
         python: the Python version the wheels are for, or "any".
+        binary_machine: the machine the wheels are for; default this one.
     Returns:
         pip's exec_result; not checked.
     """
@@ -44,7 +45,7 @@ def pip_install(rctx, wheels, target, python = "any"):
     command = [_python_with_pip(rctx), "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
     command += ["--disable-pip-version-check", "--no-warn-script-location", "--root-user-action=ignore"]
     command += ["--require-hashes", "--only-binary=:all:", "--implementation=cp"]
-    command += ["--platform={}_{}".format(tag, machine(rctx)) for tag in _MANYLINUX]
+    command += ["--platform={}_{}".format(tag, binary_machine or machine(rctx)) for tag in _MANYLINUX]
     command.append("--python-version=" + ("3.11" if python == "any" else python))
     command += ["--target=" + target, "--requirement=requirements.txt"]
     return rctx.execute(command, timeout = 1800)

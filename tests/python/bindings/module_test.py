@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deep_jit import _core
 
-_ARGUMENTS: list[Any] = ["/opt/library", "OWN", "", [], [], ""]
+_ARGUMENTS: list[Any] = ["/opt/library", "OWN", "", [], [], "", []]
 
 
 def test_it_is_built_for_the_stable_abi() -> None:
@@ -66,6 +66,10 @@ print(sorted({"numpy", "torch", "ctypes", "subprocess", "json"} & set(sys.module
         (4, 5, TypeError, "iterable"),
         (4, b"mylib/", TypeError, "include_prefixes must be a sequence of str"),
         (5, None, TypeError, "python_executable must be str"),
+        (6, ["relative"], _core.DeepJITError, "cache directory must be absolute"),
+        (6, ["/a", ""], _core.DeepJITError, "cache directory must not be empty"),
+        (6, "/one/path", TypeError, "cache_dirs must be a sequence of str, not one str"),
+        (6, None, TypeError, "iterable"),
     ],
 )
 def test_wrong_constructor_arguments(
@@ -78,13 +82,14 @@ def test_wrong_constructor_arguments(
 
 
 def test_wrong_counts_of_arguments() -> None:
-    with pytest.raises(TypeError, match="HostRuntime\\(\\) takes 6 arguments, 1 given"):
+    with pytest.raises(TypeError, match="HostRuntime\\(\\) takes 7 arguments, 1 given"):
         _core.HostRuntime("/opt")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="no keyword arguments"):
         _core.HostRuntime(*_ARGUMENTS, extra=1)
     core = _core.HostRuntime(*_ARGUMENTS)
     for method, count in (
         ("compile", 6),
+        ("compile_many", 2),
         ("compile_without_load", 6),
         ("cache_key", 5),
         ("explain_key", 5),
@@ -102,7 +107,7 @@ def test_constructing_and_failing_leaks_nothing(find_leaks: Callable[..., list[o
         refused = 0
         for call in (
             lambda: _core.HostRuntime("relative", *_ARGUMENTS[1:]),
-            lambda: _core.HostRuntime(*_ARGUMENTS[:3], [1], [], ""),
+            lambda: _core.HostRuntime(*_ARGUMENTS[:3], [1], [], "", []),
             lambda: core.compile("x", "y", "3", "not a bool", None, []),  # type: ignore[arg-type]
         ):
             try:

@@ -17,11 +17,15 @@ def test_public_names() -> None:
         "CacheError",
         "CacheInfo",
         "CompileError",
+        "CompileManyError",
         "DeepJITError",
+        "FailedKernel",
         "Kernel",
+        "KernelSource",
         "LaunchError",
         "Param",
         "Runtime",
+        "get_include",
     }
     for name in deep_jit.__all__:
         assert inspect.getdoc(getattr(deep_jit, name)), name

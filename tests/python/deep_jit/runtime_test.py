@@ -46,6 +46,8 @@ def test_constructor(cache_dir: Path) -> None:
     for one in ("/opt", Path("/opt")):
         with pytest.raises(TypeError, match="sequence of paths"):
             deep_jit.Runtime("host", env_prefix="OWN", include_dirs=one)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="cache_dirs must be a sequence of paths"):
+            deep_jit.Runtime("host", env_prefix="OWN", cache_dirs=one)  # type: ignore[arg-type]
     assert not cache_dir.exists()
 
 
@@ -227,6 +229,30 @@ def test_the_environment_is_read_at_first_use(
     path = jit.compile_without_load("x", "__global__ void x() {}")
     assert path.is_relative_to(later)
     assert not cache_dir.exists()
+
+
+def test_cache_dirs_are_used_instead_of_the_environment(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    first, second = tmp_path / "first", tmp_path / "second"
+    source = "__global__ void x() {}"
+    # Every way to write the folder; colons are no separators here.
+    for folders in ([first], (str(first), second), [tmp_path / "a:b"]):
+        jit = deep_jit.Runtime("host", env_prefix="OWN", cache_dirs=folders)
+        assert jit.compile_without_load("x", source).is_relative_to(folders[0])
+    assert not second.exists()
+    # The second is looked into, the first written to.
+    other = deep_jit.Runtime("host", env_prefix="OWN", cache_dirs=[second, first])
+    assert other.compile_without_load("x", source).is_relative_to(first)
+    assert other.compile_without_load("y", source).is_relative_to(second)
+    assert not cache_dir.exists()
+    # None given: the environment.
+    default = deep_jit.Runtime("host", env_prefix="OWN", cache_dirs=[])
+    assert default.compile_without_load("x", source).is_relative_to(cache_dir)
+    assert default.cache_key(source) == jit.cache_key(source)
+    with pytest.raises(deep_jit.DeepJITError, match="cache directory must be absolute, but is `r`"):
+        deep_jit.Runtime("host", env_prefix="OWN", cache_dirs=["r"])
 
 
 def test_damage_is_healed(own_runtime: deep_jit.Runtime, cache_dir: Path) -> None:

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <locale>
 #include <set>
 #include <string>
 
@@ -76,6 +77,25 @@ TEST_F(EnvTest, ReadsBools) {
     EXPECT_THAT(error_of([] { get_env<bool>("EXAMPLE_FLAG"); }),
                 HasSubstr(std::string("invalid value for EXAMPLE_FLAG: ") + bad));
   }
+}
+
+TEST_F(EnvTest, BoolsAndNumbersDoNotDependOnTheLocale) {
+  // "TRUE" and "FALSE" hold letters that Turkish turns into others; a locale made here, because
+  // few machines have one installed.
+  struct Comma : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+    char do_thousands_sep() const override { return '.'; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  const std::locale old = std::locale::global(std::locale(std::locale(), new Comma));
+  set("EXAMPLE_FLAG", "YES");
+  set("EXAMPLE_NUMBER", "1234567");
+  EXPECT_TRUE(get_env<bool>("EXAMPLE_FLAG"));
+  EXPECT_EQ(get_env<int>("EXAMPLE_NUMBER"), 1234567);
+  set("EXAMPLE_NUMBER", "1.234.567");
+  EXPECT_THAT(error_of([] { get_env<int>("EXAMPLE_NUMBER"); }),
+              HasSubstr("from -2147483648 to 2147483647"));
+  std::locale::global(old);
 }
 
 TEST_F(EnvTest, StringsAreVerbatimAndUnsetIsDefault) {

@@ -4,15 +4,20 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -255,6 +260,48 @@ TEST(SubprocessTest, HostThatIgnoresSigchld) {
       return 2;
     }
     return ::signal(SIGCHLD, SIG_DFL) == SIG_IGN ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(SubprocessTest, HostWithoutMemoryToSpare) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test leaves";
+#else
+  // A host of some size, that gets no more than a few MiB (we need some for output and stacks): as
+  // under strict overcommit, where a copy of the host would be refused.
+  constexpr rlim_t kSpare = 16 << 20;
+  ChildProcess child([] {
+    const std::string ballast(512 << 20, 'x');
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t limit = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kSpare;
+    const rlimit limits{.rlim_cur = limit, .rlim_max = limit};
+    if (::setrlimit(RLIMIT_AS, &limits) != 0) {
+      return 1;
+    }
+    if (::mmap(nullptr, 2 * kSpare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+        MAP_FAILED) {
+      return 2;  // the limit does not bite, or this tests nothing
+    }
+    for (int i = 0; i < 10; ++i) {
+      const CommandResult result = run_shell("echo text; exit 7");
+      if (result.exit_code != 7 or result.output != "text\n") {
+        return 3;
+      }
+    }
+    return ballast.back() == 'x' ? 0 : 4;
+  });
+  EXPECT_EQ(child.wait(), 0);
+#endif
+}
+
+TEST(SubprocessTest, ForkHandlersOfTheHostDoNotRun) {
+  // They would, were the host copied with fork().
+  ChildProcess child([] {
+    static int forks = 0;
+    ::pthread_atfork([] { ++forks; }, nullptr, [] { ++forks; });
+    return run_shell("exit 7").exit_code == 7 and forks == 0 ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);
 }

@@ -63,5 +63,16 @@ TEST(UniqueNameTest, RandomPartDiffersAfterFork) {
   EXPECT_NE(own.substr(own.find('-')), theirs.substr(theirs.find('-')));
 }
 
+TEST(UniqueNameTest, IsRecognised) {
+  EXPECT_TRUE(is_unique_name(unique_name()));
+  EXPECT_TRUE(is_unique_name("1-00000000-9a9a9a9a-ffffffff"));
+  for (const char* bad : {"", "1", "-00000000-00000000-00000000", "x-00000000-00000000-00000000",
+                          "1-00000000-00000000-0000000", "1-00000000-00000000-0000000G",
+                          "1-00000000-00000000-0000000F", "1-00000000-00000000-00000000-",
+                          "1_00000000-00000000-00000000", "1-2-00000000-00000000-00000000"}) {
+    EXPECT_FALSE(is_unique_name(bad)) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace deep_jit

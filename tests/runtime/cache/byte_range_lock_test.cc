@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -140,6 +141,36 @@ TEST_F(ByteRangeLockTest, ForkedChildNeitherReleasesNorKeepsTheLock) {
   EXPECT_EQ(lives_on.wait(), 0);
 }
 
+TEST_F(ByteRangeLockTest, HoldsUntilExitWithOneDescriptor) {
+  const auto count_descriptors = [] {
+    std::filesystem::directory_iterator open_files("/proc/self/fd");
+    return std::distance(open_files, std::filesystem::directory_iterator());
+  };
+  ProcessEvent locked;
+  ChildProcess holder([&] {
+    const auto before = count_descriptors();
+    for (std::int64_t offset = 10; offset < 40; offset += 2) {
+      ByteRangeLock::hold_until_exit(file_, offset);
+    }
+    ByteRangeLock::hold_until_exit(directory_ / "none/lock", 1);  // nothing to hold
+    if (count_descriptors() != before + 1) {
+      return 1;
+    }
+    locked.signal();
+    for (;;) {
+      ::pause();
+    }
+    return 0;
+  });
+  locked.wait();
+  EXPECT_TRUE(is_taken(10));
+  EXPECT_FALSE(is_taken(11));
+  EXPECT_TRUE(is_taken(38));
+  holder.kill();
+  EXPECT_EQ(holder.wait(), 137);
+  EXPECT_FALSE(is_taken(10));
+}
+
 TEST_F(ByteRangeLockTest, AcquireWaitsForItsTurn) {
   // Each process adds 1 to a number in a file, 50 times, in two steps that only the lock protects.
   const std::filesystem::path number = directory_ / "number";
@@ -185,7 +216,7 @@ TEST_F(ByteRangeLockTest, WaitCanBeCancelled) {
 TEST_F(ByteRangeLockTest, NoLockWhereThereIsNone) {
   const ByteRangeLock no_directory = ByteRangeLock::acquire(directory_ / "none/lock", 1);
   EXPECT_FALSE(no_directory.is_locked());
-  for (const int error : {ENOLCK, EOPNOTSUPP, EINVAL, ENOSYS}) {
+  for (const int error : {ENOLCK, EOPNOTSUPP, EINVAL, ENOSYS, EACCES}) {
     injected_lock_error = error;
     const std::optional<ByteRangeLock> lock = ByteRangeLock::try_acquire(file_, 1);
     injected_lock_error = 0;

@@ -10,11 +10,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,9 @@
 #include "deep_jit/base/filesystem.hpp"
 #include "deep_jit/base/hash.hpp"
 #include "deep_jit/base/interrupt.hpp"
+#include "deep_jit/base/log.hpp"
+#include "deep_jit/base/unique_name.hpp"
+#include "deep_jit/cache/build_directory.hpp"
 #include "deep_jit/cache/byte_range_lock.hpp"
 #include "deep_jit/cache/manifest.hpp"
 #include "tests/runtime/base/child_process.hpp"
@@ -56,7 +61,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Names = std::set<std::string>;
 
 const std::string kTag = "scale";
@@ -71,6 +78,24 @@ std::string error_of(const std::function<void()>& work) {
   }
   return "nothing thrown";
 }
+
+// What is logged at kWarning while it lives.
+class LogLines {
+ public:
+  LogLines()
+      : old_(set_log_sink([this](LogLevel level, std::string_view line) {
+          if (level == LogLevel::kWarning) {
+            warnings_.emplace_back(line);
+          }
+        })) {}
+  ~LogLines() { set_log_sink(old_); }
+
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  std::vector<std::string> warnings_;
+  LogSink old_;
+};
 
 class DiskCacheTest : public ::testing::Test {
  protected:
@@ -184,7 +209,7 @@ TEST_F(DiskCacheTest, PublishedEntryIsHitAndHasItsFiles) {
   EXPECT_EQ(cache.lookup(kTag, kDigest), entry());
   EXPECT_EQ(names_in(entry()), (Names{".committed", "asm", "kernel.so"}));
   EXPECT_EQ(names_in(root() / "tmp"), Names{});
-  EXPECT_EQ(names_in(root()), (Names{"cache", "tmp"}));
+  EXPECT_EQ(names_in(root()), (Names{"cache", "lock", "tmp"}));
   EXPECT_EQ(cache.lookup("other", kDigest), std::nullopt);
   EXPECT_EQ(cache.lookup(kTag, "other"), std::nullopt);
   EXPECT_EQ(cache.counters().hits, 2U);
@@ -269,6 +294,29 @@ TEST_F(DiskCacheTest, StaleBuildsOfOthersAreLeftAlone) {
   publish(root(), "one");
   EXPECT_EQ(names_in(root() / "tmp"), Names{"1234-stale"});
   EXPECT_EQ(read(root() / "tmp/1234-stale/kernel.so"), "x");
+}
+
+TEST_F(DiskCacheTest, FirstBuildSweepsWhatDeadWritersLeft) {
+  // Another user of the root, so that this process has not swept it yet.
+  const auto abandon = [&] {
+    const fs::path path = root() / "tmp" / unique_name();
+    make_dirs(path);
+    const timespec old{.tv_sec = std::time(nullptr) - 2 * 3600, .tv_nsec = 0};
+    const timespec times[2] = {old, old};
+    EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    return path.filename().string();
+  };
+  abandon();
+  const DiskCache cache = this->cache();
+  EXPECT_EQ(lookup(cache), "miss");
+  EXPECT_EQ(names_in(root() / "tmp").size(), 1U);  // looking up sweeps nothing
+  build(cache, "one").commit();
+  EXPECT_EQ(names_in(root() / "tmp"), Names{});
+  EXPECT_EQ(cache.counters().swept, 1U);
+  const std::string next = abandon();
+  build(cache, "two").commit();
+  EXPECT_EQ(names_in(root() / "tmp"), Names{next});  // once an hour is enough
+  EXPECT_EQ(cache.counters().swept, 1U);
 }
 
 // --- Several roots ---
@@ -589,6 +637,15 @@ TEST_F(DiskCacheTest, WinnerThatCannotBeSeenDoesNotCostTheBuild) {
   EXPECT_EQ(cache.counters().published, 0U);
 }
 
+TEST_F(DiskCacheTest, KeptBuildIsNotSwept) {
+  PendingEntry pending = build(cache(), "mine");
+  injected_rename_error = ENOTEMPTY;
+  const fs::path kept = pending.commit();
+  injected_rename_error = 0;
+  EXPECT_EQ(sweep_build_directories(root(), std::time(nullptr) + 100 * 3600), 0U);
+  EXPECT_EQ(content(kept), "mine");
+}
+
 TEST_F(DiskCacheTest, FailedRenameWithAWinnerUsesIt) {
   publish(root(), "winner");
   PendingEntry pending = build(cache(), "mine");
@@ -629,6 +686,36 @@ TEST_F(DiskCacheTest, FailedPublicationIsAnErrorWithPathAndReason) {
   }
 }
 
+TEST_F(DiskCacheTest, UnpublishedBuildCanBeUsedWhileItsObjectLives) {
+  const DiskCache cache = this->cache();
+  const LogLines lines;
+  fs::path used;
+  {
+    PendingEntry pending = build(cache, "mine");
+    pending.write_file("meta.json", "{}");
+    injected_rename_error = ENOSPC;
+    try {
+      pending.commit();
+    } catch (const exception::CacheError& failure) {
+      used = pending.use_unpublished(failure);
+    }
+    injected_rename_error = 0;
+    EXPECT_EQ(content(used), "mine");
+    EXPECT_EQ(read(used / "meta.json"), "{}");
+  }
+  EXPECT_EQ(names_in(root() / "tmp"), Names{});
+  EXPECT_EQ(cache.counters().kept_private, 1U);
+  EXPECT_THAT(lines.warnings(), ElementsAre(AllOf(HasSubstr("without being kept in the cache"),
+                                                  HasSubstr(entry().string()),
+                                                  HasSubstr("No space left on device"))));
+}
+
+TEST_F(DiskCacheTest, FileThatCannotBeAddedIsACacheError) {
+  const PendingEntry pending = build(cache(), "mine");
+  EXPECT_THAT(error_of<exception::CacheError>([&] { pending.write_file("none/meta.json", "{}"); }),
+              AllOf(HasSubstr("none/meta.json"), HasSubstr("No such file")));
+}
+
 TEST_F(DiskCacheTest, BuildThatVanishedIsAnError) {
   PendingEntry pending = build(cache(), "one");
   fs::remove_all(pending.directory());
@@ -639,7 +726,7 @@ TEST_F(DiskCacheTest, BuildThatVanishedIsAnError) {
 TEST_F(DiskCacheTest, LinkInTheBuildIsAnError) {
   PendingEntry pending = build(cache(), "one");
   fs::create_symlink("kernel.so", pending.directory() / "link");
-  EXPECT_THAT(error_of<exception::CacheError>([&] { pending.commit(); }),
+  EXPECT_THAT(error_of<UnfitBuild>([&] { pending.commit(); }),
               HasSubstr((pending.directory() / "link").string()));
 }
 
@@ -648,7 +735,49 @@ TEST_F(DiskCacheTest, RootThatCannotBeMadeIsAnErrorOnlyWhenBuilding) {
   const DiskCache cache({directory_ / "file/root"});
   EXPECT_EQ(lookup(cache), "miss");
   EXPECT_THAT(error_of<exception::CacheError>([&] { cache.begin(kTag, kDigest); }),
-              AllOf(HasSubstr((directory_ / "file/root").string()), HasSubstr("Not a directory")));
+              AllOf(HasSubstr((directory_ / "file/root").string()), HasSubstr("Not a directory"),
+                    HasSubstr("set the list of cache directories to")));
+  // From the environment: the variable to set.
+  ::setenv("EXAMPLE_JIT_CACHE_DIR", (directory_ / "file/root").c_str(), 1);
+  const DiskCache chosen = DiskCache::from_env(Env("EXAMPLE"));
+  ::unsetenv("EXAMPLE_JIT_CACHE_DIR");
+  EXPECT_THAT(error_of<exception::CacheError>([&] { chosen.begin(kTag, kDigest); }),
+              HasSubstr("set EXAMPLE_JIT_CACHE_DIR to a directory that this user may write to"));
+}
+
+// --- Trust ---
+
+TEST_F(DiskCacheTest, WarnsOnceOfARootThatEverybodyMayWriteTo) {
+  const auto warnings_of = [&](int index, int root_mode, int cache_mode) {
+    publish(root(index), "one");
+    EXPECT_EQ(::chmod(root(index).c_str(), root_mode), 0);
+    EXPECT_EQ(::chmod((root(index) / "cache").c_str(), cache_mode), 0);
+    const LogLines lines;
+    // Under another name, because this process has looked at the root when it published.
+    const DiskCache cache({directory_ / ("alias" + std::to_string(index))});
+    fs::create_directory_symlink(root(index), cache.paths.front());
+    EXPECT_EQ(lookup(cache), "one");
+    EXPECT_EQ(lookup(cache), "one");
+    EXPECT_EQ(lookup(DiskCache(cache.paths)), "one");
+    return lines.warnings();
+  };
+  EXPECT_THAT(warnings_of(0, 0755, 0755), IsEmpty());
+  EXPECT_THAT(warnings_of(1, 0775, 0775), IsEmpty());  // a group shares it
+  EXPECT_THAT(warnings_of(2, 0777, 0755),
+              ElementsAre(AllOf(HasSubstr((directory_ / "alias2").string() + ","),
+                                HasSubstr("everybody may write"), HasSubstr("chmod o-w"))));
+  EXPECT_THAT(warnings_of(3, 01777, 0755), IsEmpty());
+  EXPECT_THAT(warnings_of(4, 01777, 01777),
+              ElementsAre(HasSubstr((directory_ / "alias4/cache").string())));
+}
+
+TEST_F(DiskCacheTest, WarnsOfItsRootBeforeItBuilds) {
+  make_dirs(root());
+  ASSERT_EQ(::chmod(root().c_str(), 0777), 0);
+  const LogLines lines;
+  publish(root(), "one");
+  publish(root(), "two");
+  EXPECT_THAT(lines.warnings(), ElementsAre(HasSubstr(root().string())));
 }
 
 // --- Locks ---

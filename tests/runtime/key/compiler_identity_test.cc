@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,11 +63,34 @@ TEST_F(CompilerIdentityTest, SeesAReplacedFile) {
   EXPECT_NE(after.content, before.content);
 }
 
-TEST_F(CompilerIdentityTest, DigestsFilesOfSeveralPieces) {
-  const std::string big((std::size_t{1} << 20) * 2 + 17, 'x');
-  EXPECT_EQ(digest_file(write("big", big)), hash_bytes(big));
-  EXPECT_EQ(digest_file(write("empty", "")), hash_bytes(""));
-  DJ_EXPECT_ERROR(exception::Exception, digest_file(scratch() / "none"), HasSubstr("none"));
+// Once the executables are no longer new, the answer is remembered until one is replaced.
+TEST_F(CompilerIdentityTest, RunsACompilerOncePerProcess) {
+  const auto count = scratch() / "count";
+  const auto path = write_script("g++", "echo run >> '" + count.string() + "'; echo g++ 13.3.0\n");
+  const auto launcher = write_script("ccache", "exec \"$@\"\n");
+  const std::vector<std::string> command = {launcher.string(), path.string()};
+  const auto ask_until_remembered = [&] {
+    for (int i = 0; i < 10000; ++i) {
+      const auto before = count_lines(count);
+      EXPECT_EQ(identify_compiler(command, path).version, "g++ 13.3.0");
+      if (count_lines(count) == before) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(ask_until_remembered());
+  const auto runs = count_lines(count);
+  identify_compiler(command, path);
+  EXPECT_EQ(count_lines(count), runs);
+  auto with_argument = command;
+  with_argument.push_back("-m64");
+  identify_compiler(with_argument, path);
+  EXPECT_EQ(count_lines(count), runs + 1) << "another command is another question";
+  write_script("ccache", "exec \"$@\" # new\n");
+  identify_compiler(command, path);
+  EXPECT_EQ(count_lines(count), runs + 2) << "a launcher may change the answer";
+  EXPECT_TRUE(ask_until_remembered());
+  write_script("g++", "echo g++ 14.1.0\n");
+  EXPECT_EQ(identify_compiler(command, path).version, "g++ 14.1.0");
 }
 
 TEST_F(CompilerIdentityTest, SaysWhyACompilerIsNotOne) {

@@ -16,11 +16,14 @@ using ::testing::HasSubstr;
 
 TEST(Config, NormalizesPaths) {
   const Config config("/opt/./mylib/x/..", "MYLIB", "v1", {"/opt/a/../b", "/c"}, {"b/"},
-                      "python3.11");
+                      "python3.11", {"/var/./cache", "/d/../e"});
   EXPECT_EQ(config.python_library_root.lexically_relative("/opt/mylib"), ".");
   EXPECT_EQ(config.include_dirs, (std::vector<std::filesystem::path>{"/opt/b", "/c"}));
   EXPECT_EQ(config.get_python_path("a/../hook.py"), "/opt/mylib/hook.py");
   EXPECT_EQ(config.python_executable, "python3.11");
+  EXPECT_EQ(config.cache_dirs, (std::vector<std::filesystem::path>{"/var/cache", "/e"}));
+  EXPECT_TRUE(Config("/opt/mylib", "MYLIB", "v1", {"/c"}, {"b/"}).cache_dirs.empty());
+  EXPECT_EQ(config.dependency_mode, DependencyMode::kTracked);
 }
 
 TEST(Config, RefusesWhatCannotWork) {
@@ -35,6 +38,10 @@ TEST(Config, RefusesWhatCannotWork) {
                   HasSubstr("include directory must not be empty"));
   DJ_EXPECT_ERROR(exception::Exception, Config("/x", "MYLIB", "", {"a/b"}),
                   AllOf(HasSubstr("include directory must be absolute"), HasSubstr("`a/b`")));
+  DJ_EXPECT_ERROR(exception::Exception, Config("/x", "MYLIB", "", {}, {}, "", {"/a", ""}),
+                  HasSubstr("cache directory must not be empty"));
+  DJ_EXPECT_ERROR(exception::Exception, Config("/x", "MYLIB", "", {}, {}, "", {"a/b"}),
+                  AllOf(HasSubstr("cache directory must be absolute"), HasSubstr("`a/b`")));
 }
 
 TEST(Config, DescribesItselfInOrder) {

@@ -2,8 +2,9 @@
 //
 // Fake: a backend without a compiler, for the tests of Runtime.
 //
-// What: "compiling" writes the flags and the source into a file; hooks and counters let a test
-// watch and break each step. When not: the tests of the Host backend use a real compiler.
+// What: "compiling" writes the flags, the source and the headers that the test names into a file;
+// hooks and counters let a test watch and break each step. When not: the tests of the Host backend
+// use a real compiler.
 //
 // Errors: those that a hook throws. Thread-safety: counters are atomic; set hooks before threads.
 #pragma once
@@ -23,9 +24,12 @@
 #include "deep_jit/base/exception.hpp"
 #include "deep_jit/base/filesystem.hpp"
 #include "deep_jit/key/compiler_identity.hpp"
+#include "deep_jit/key/dependencies.hpp"
 #include "deep_jit/key/key.hpp"
+#include "deep_jit/runtime/backend_concept.hpp"
 #include "deep_jit/runtime/config.hpp"
 #include "deep_jit/runtime/options_fields.hpp"
+#include "deep_jit/runtime/post_hook.hpp"
 
 namespace deep_jit::testing {
 
@@ -35,6 +39,7 @@ struct FakeState {
   std::atomic<int> flag_vectors = 0;
   std::string version = "fake 1.0";
   std::string key_part = "part";
+  std::vector<std::string> headers;  // What it reads under DependencyMode::kVerified.
   std::function<void(const std::filesystem::path&)> on_compile;  // Before anything is written.
   std::function<void(const std::filesystem::path&)> on_load;
 };
@@ -50,6 +55,7 @@ struct FakeBackend {
   struct CompilerOptions {
     std::optional<std::string> level = {};
     std::vector<std::string> extra_flags = {};
+    std::optional<std::string> post_hook = {};
 
     static CompilerOptions default_options(const Env&, const Device&) { return {.level = "1"}; }
     CompilerOptions override_with(const CompilerOptions& overrides) const {
@@ -66,6 +72,7 @@ struct FakeBackend {
     static void visit_fields(Self& self, F&& f) {
       f("level", self.level);
       f("extra_flags", self.extra_flags);
+      f("post_hook", self.post_hook);
     }
   };
 
@@ -106,13 +113,24 @@ struct FakeBackend {
   void add_to_key(Key& key) const { key.add("fake part", fake().key_part); }
 
   std::vector<std::string> compile(const std::string& source,
-                                   const std::filesystem::path& directory, const Env&,
-                                   const Config&, const CompilerOptions& options) const {
+                                   const std::filesystem::path& directory, const Env& env,
+                                   const Config& config, const CompilerOptions& options) const {
     ++fake().compiles;
+    const DependencyRoots roots{.include_dirs = config.include_dirs, .compiler_home = {}};
+    const auto before = Dependencies::record(fake().headers, directory, roots);
     if (fake().on_compile) fake().on_compile(directory);
     std::string content;
     for (const auto& flag : options.get_flags()) content += flag + " ";
-    write_file_sync(directory / "artifact", content + source);
+    content += source;
+    for (const auto& header : fake().headers) content += "|" + read(header);
+    write_file_sync(directory / "artifact", content);
+    if (config.dependency_mode == DependencyMode::kVerified) {
+      const auto after = Dependencies::record(fake().headers, directory, roots);
+      if (before != after) throw InputsChanged{};
+      write_file_sync(directory / kDependenciesFileName, after.serialize());
+    }
+    run_post_hook(config, env, options.post_hook, directory / "artifact", source,
+                  options.to_json());
     return {"fake", "compile"};
   }
 

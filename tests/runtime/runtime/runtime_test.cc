@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -32,6 +33,7 @@ using testing::FakeBackend;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 class RuntimeTest : public testing::ScratchTest {
  protected:
@@ -39,6 +41,7 @@ class RuntimeTest : public testing::ScratchTest {
     fake().compiles = fake().loads = fake().flag_vectors = 0;
     fake().version = "fake 1.0";
     fake().key_part = "part";
+    fake().headers.clear();
     fake().on_compile = nullptr;
     fake().on_load = nullptr;
   }
@@ -108,7 +111,7 @@ TEST_F(RuntimeTest, WritesMetadata) {
   EXPECT_EQ(json["command"], "fake compile");
   EXPECT_EQ(json["config"], runtime->config.to_json());
   EXPECT_EQ(json["compiler_info"]["version"], "fake 1.0");
-  EXPECT_EQ(json["compiler_options"].dump(), R"({"level":"2","extra_flags":[]})");
+  EXPECT_EQ(json["compiler_options"].dump(), R"({"level":"2","extra_flags":[],"post_hook":null})");
   EXPECT_EQ("tag." + json["key"]["digest"].get<std::string>(), directory.filename());
 }
 
@@ -121,6 +124,20 @@ TEST_F(RuntimeTest, SecondRootIsReadAndNotWritten) {
   make_runtime()->compile("tag", "other");
   EXPECT_EQ(list(scratch() / "first" / "cache").size(), 1u);
   EXPECT_EQ(published().size(), 1u);
+}
+
+TEST_F(RuntimeTest, ConfiguredCacheDirsReplaceTheEnvironment) {
+  unset_env("HOME");  // asked for by nobody
+  Config configured = config();
+  configured.cache_dirs = {scratch() / "own:with colon", scratch() / "shared"};
+  Runtime<FakeBackend> runtime(configured);
+  EXPECT_EQ(runtime.disk_cache.paths, configured.cache_dirs);
+  EXPECT_EQ(runtime.compile_without_load("tag", "src").parent_path(),
+            scratch() / "own:with colon" / "cache");
+  EXPECT_FALSE(std::filesystem::exists(cache_root()));
+  // Where the cache lies is no part of what is in it.
+  const auto options = runtime.default_compiler_options;
+  EXPECT_EQ(runtime.cache_key("src", options), make_runtime()->cache_key("src", options));
 }
 
 TEST_F(RuntimeTest, RefusesABadTag) {
@@ -138,11 +155,12 @@ TEST_F(RuntimeTest, KeyHasItsPartsInOrder) {
   auto runtime = make_runtime("sig");
   FakeBackend::CompilerOptions options{.level = "3", .extra_flags = {"-a"}};
   Key expected;
-  expected.add("key format", "1")
+  expected.add("key format", "2")
       .add("backend", "fake")
+      .add("extra signature", "sig")
+      .add("dependencies", "tracked")
       .add("compiler version", "fake 1.0")
       .add("compiler content", Digest{1, 2}.hex())
-      .add("extra signature", "sig")
       .add("flag", "-O3")
       .add("flag", "-a")
       .add("fake part", "part")
@@ -150,6 +168,25 @@ TEST_F(RuntimeTest, KeyHasItsPartsInOrder) {
       .add("tracked headers", Hasher().digest().hex());
   EXPECT_EQ(runtime->explain_key("src", options), expected.explain());
   EXPECT_EQ(runtime->cache_key("src", options), expected.digest().hex());
+
+  write("hook.py", "pass");
+  Config verified = config("sig");
+  verified.dependency_mode = DependencyMode::kVerified;
+  options.post_hook = "hook.py";
+  Key with_all;
+  with_all.add("key format", "2")
+      .add("backend", "fake")
+      .add("extra signature", "sig")
+      .add("dependencies", "verified")
+      .add("compiler version", "fake 1.0")
+      .add("compiler content", Digest{1, 2}.hex())
+      .add("flag", "-O3")
+      .add("flag", "-a")
+      .add("post hook", "hook.py")
+      .add("post hook content", hash_bytes("pass").hex())
+      .add("fake part", "part")
+      .add("source", "src");
+  EXPECT_EQ(Runtime<FakeBackend>(verified).explain_key("src", options), with_all.explain());
 }
 
 TEST_F(RuntimeTest, EveryInputChangesTheKey) {
@@ -239,6 +276,174 @@ TEST_F(RuntimeTest, AHeaderThatChangesDuringTheCompileIsCompiledAgain) {
   DJ_EXPECT_ERROR(exception::Exception, make_runtime()->compile("tag", source + "2"),
                   AllOf(HasSubstr("`tag`"), HasSubstr("changed 3 times")));
   EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+// --- Verified dependencies ---
+
+class VerifiedTest : public RuntimeTest {
+ protected:
+  VerifiedTest() { fake().headers = {header("include/lib/a.hpp", "A"), header("flag/b.h", "B")}; }
+
+  std::string header(const std::string& name, const std::string& content) const {
+    return write(name, content).string();
+  }
+  Config verified(const std::vector<std::string>& dirs = {"include"}) const {
+    Config made = config();
+    made.include_dirs.clear();
+    for (const auto& dir : dirs) made.include_dirs.push_back(scratch() / dir);
+    made.dependency_mode = DependencyMode::kVerified;
+    return made;
+  }
+  // What a fresh process would run.
+  std::string run(const Config& with) const {
+    return Runtime<FakeBackend>(with).compile("tag", "src")->content;
+  }
+};
+
+TEST_F(VerifiedTest, AChangedHeaderIsAMissAndReplacesTheEntry) {
+  EXPECT_EQ(run(verified()), "-O1 src|A|B");
+  EXPECT_EQ(run(verified()), "-O1 src|A|B");
+  EXPECT_EQ(fake().compiles, 1);
+  for (const char* name : {"include/lib/a.hpp", "flag/b.h"}) {
+    const int before = fake().compiles;
+    header(name, "C");
+    const std::string expected =
+        std::string("-O1 src|C|") + (name == std::string("flag/b.h") ? "C" : "B");
+    EXPECT_EQ(run(verified()), expected);
+    EXPECT_EQ(run(verified()), expected);
+    EXPECT_EQ(fake().compiles, before + 1);
+    ASSERT_EQ(published().size(), 1u);
+    EXPECT_EQ(read(cache_root() / "cache" / published()[0] / "artifact"), expected);
+  }
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(VerifiedTest, CompileWithoutLoadChecksToo) {
+  const auto directory = Runtime<FakeBackend>(verified()).compile_without_load("tag", "src");
+  header("flag/b.h", "C");
+  EXPECT_EQ(Runtime<FakeBackend>(verified()).compile_without_load("tag", "src"), directory);
+  EXPECT_EQ(read(directory / "artifact"), "-O1 src|A|C");
+  EXPECT_EQ(fake().loads, 0);
+}
+
+TEST_F(VerifiedTest, ContentCountsAndTimesDoNot) {
+  run(verified());
+  const auto path = scratch() / "include/lib/a.hpp";
+  using Clock = std::filesystem::file_time_type::clock;
+  std::filesystem::last_write_time(path, Clock::now() + std::chrono::hours(24));
+  run(verified());
+  header("include/lib/a.hpp", "A");  // Written again, the same.
+  run(verified());
+  EXPECT_EQ(fake().compiles, 1);
+  // The same size, and a time long ago.
+  header("include/lib/a.hpp", "Z");
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type());
+  EXPECT_EQ(run(verified()), "-O1 src|Z|B");
+  EXPECT_EQ(fake().compiles, 2);
+}
+
+TEST_F(VerifiedTest, AMissingHeaderIsAMiss) {
+  run(verified());
+  std::filesystem::remove(scratch() / "flag/b.h");
+  fake().headers.pop_back();
+  EXPECT_EQ(run(verified()), "-O1 src|A");
+}
+
+TEST_F(VerifiedTest, MovedIncludeDirectoriesStillVerify) {
+  const auto directory = Runtime<FakeBackend>(verified()).compile_without_load("tag", "src");
+  const std::string metadata = read(directory / "meta.json");
+  std::filesystem::rename(scratch() / "include", scratch() / "moved");
+  EXPECT_EQ(run(verified({"moved"})), "-O1 src|A|B");
+  EXPECT_EQ(fake().compiles, 1);
+  EXPECT_EQ(read(directory / "meta.json"), metadata);
+}
+
+TEST_F(VerifiedTest, TheOrderOfIncludeDirectoriesCounts) {
+  header("other/lib/a.hpp", "other A");
+  run(verified({"include", "other"}));
+  fake().headers[0] = (scratch() / "other/lib/a.hpp").string();
+  EXPECT_EQ(run(verified({"other", "include"})), "-O1 src|other A|B");
+  EXPECT_EQ(fake().compiles, 2);
+}
+
+TEST_F(VerifiedTest, ANewHeaderThatHidesAnotherIsAMiss) {
+  std::filesystem::create_directories(scratch() / "first");
+  run(verified({"first", "include"}));
+  fake().headers[0] = header("first/lib/a.hpp", "new A");
+  EXPECT_EQ(run(verified({"first", "include"})), "-O1 src|new A|B");
+  EXPECT_EQ(fake().compiles, 2);
+}
+
+TEST_F(VerifiedTest, AHeaderThatChangesDuringTheCompileIsCompiledAgain) {
+  fake().on_compile = [&](const auto&) {
+    if (fake().compiles == 1) header("flag/b.h", "C");
+  };
+  EXPECT_EQ(run(verified()), "-O1 src|A|C");
+  EXPECT_EQ(fake().compiles, 2);
+  fake().on_compile = nullptr;
+  EXPECT_EQ(run(verified()), "-O1 src|A|C");
+  EXPECT_EQ(fake().compiles, 2);
+  fake().on_compile = [&](const auto&) { header("flag/b.h", std::to_string(fake().compiles)); };
+  header("flag/b.h", "D");
+  DJ_EXPECT_ERROR(exception::Exception, run(verified()),
+                  AllOf(HasSubstr("`tag`"), HasSubstr("changed 3 times")));
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(VerifiedTest, AnEntryThatIsReplacedWhileItIsLoadedIsNotUsed) {
+  run(verified());
+  // Between the check of the headers and the end of the load.
+  fake().on_load = [&](const auto&) {
+    fake().on_load = nullptr;
+    header("flag/b.h", "C");
+  };
+  EXPECT_EQ(run(verified()), "-O1 src|A|C");
+}
+
+TEST_F(VerifiedTest, AnEntryOfASecondRootIsLeftAlone) {
+  const auto old = Runtime<FakeBackend>(verified()).compile_without_load("tag", "src");
+  set_env("TESTLIB_JIT_CACHE_DIR", (scratch() / "first").string() + ":" + cache_root().string());
+  EXPECT_EQ(run(verified()), "-O1 src|A|B");
+  EXPECT_EQ(fake().compiles, 1);
+  header("flag/b.h", "C");
+  EXPECT_EQ(run(verified()), "-O1 src|A|C");
+  EXPECT_EQ(run(verified()), "-O1 src|A|C");
+  EXPECT_EQ(fake().compiles, 2);
+  EXPECT_EQ(read(old / "artifact"), "-O1 src|A|B");
+  EXPECT_TRUE(std::filesystem::exists(old / ".committed"));
+}
+
+TEST_F(VerifiedTest, AnEntryWithADamagedListIsHealed) {
+  const auto directory = Runtime<FakeBackend>(verified()).compile_without_load("tag", "src");
+  for (const bool missing : {true, false}) {
+    if (missing) {
+      std::filesystem::remove(directory / "dependencies");
+    } else {
+      write_file_sync(directory / "dependencies", "deep_jit-dependencies 9\n");
+    }
+    const int before = fake().compiles;
+    EXPECT_EQ(run(verified()), "-O1 src|A|B");
+    EXPECT_EQ(fake().compiles, before + 1);
+  }
+}
+
+TEST_F(VerifiedTest, TheScannerIsNotAsked) {
+  const std::string source =
+      "#include \"lib/macro.h\"\n#include < odd.h>\n#include <lib/none.hpp>\n";
+  EXPECT_NO_THROW(Runtime<FakeBackend>(verified()).compile("tag", source));
+  EXPECT_THROW(make_runtime()->compile("tag", source), exception::Exception);
+}
+
+// --- The compiler ---
+
+TEST_F(RuntimeTest, ACompilerThatChangesDuringTheCompileIsAskedAgain) {
+  fake().on_compile = [&](const auto&) {
+    if (fake().compiles == 1) fake().key_part = "upgraded";
+  };
+  auto runtime = make_runtime();
+  const auto directory = runtime->compile_without_load("tag", "src");
+  EXPECT_EQ(fake().compiles, 2);
+  EXPECT_THAT(published(), ElementsAre("tag." + runtime->cache_key("src", {.level = "1"})));
 }
 
 // --- Failures ---
@@ -450,6 +655,16 @@ TEST_F(RuntimeTest, PrintsLoadTimesWhenAsked) {
   set_env("DJ_JIT_DEBUG", "1");
   make_runtime()->compile("tag", "src");
   EXPECT_THAT(lines, ElementsAre(HasSubstr("Load time (")));
+}
+
+TEST_F(RuntimeTest, DebugAddsTheTraceToErrors) {
+  const bool was_enabled = exception::enable_traces(false);
+  DJ_EXPECT_ERROR(exception::Exception, make_runtime()->compile("bad tag", "src"),
+                  Not(HasSubstr("C++ trace")));
+  set_env("TESTLIB_JIT_DEBUG", "1");
+  DJ_EXPECT_ERROR(exception::Exception, make_runtime()->compile("bad tag", "src"),
+                  HasSubstr("\nC++ trace (most recent call first):\n  #0 "));
+  exception::enable_traces(was_enabled);
 }
 
 }  // namespace

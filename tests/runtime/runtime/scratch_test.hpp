@@ -33,11 +33,13 @@ namespace deep_jit::testing {
 
 class ScratchTest : public ::testing::Test {
  protected:
-  ScratchTest() : scratch_(std::filesystem::path(::testing::TempDir()) / unique_name()) {
+  explicit ScratchTest(const std::filesystem::path& parent = ::testing::TempDir())
+      : scratch_(parent / unique_name()) {
     make_dirs(scratch_);
-    for (const char* name : {"CXX", "CPATH", "DJ_JIT_DEBUG", "DJ_JIT_CXX_COMPILER",
-                             "DJ_JIT_CPP_STANDARD", "DJ_JIT_NUM_THREADS", "DJ_JIT_CACHE_DIR",
-                             "DJ_JIT_PRINT_COMPILER_COMMAND", "DJ_JIT_PRINT_LOAD_TIME"}) {
+    for (const char* name :
+         {"CXX", "CPATH", "DJ_JIT_DEBUG", "DJ_JIT_CXX_COMPILER", "DJ_JIT_CPP_STANDARD",
+          "DJ_JIT_NUM_THREADS", "DJ_JIT_CACHE_DIR", "DJ_JIT_PRINT_COMPILER_COMMAND",
+          "DJ_JIT_PRINT_LOAD_TIME", "DJ_JIT_DUMP_ASM"}) {
       unset_env(name);
     }
     set_env("TESTLIB_JIT_CACHE_DIR", cache_root().string());

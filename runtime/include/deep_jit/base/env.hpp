@@ -22,7 +22,6 @@
 
 #include <unistd.h>
 
-#include <cctype>
 #include <charconv>
 #include <concepts>
 #include <cstdint>
@@ -53,7 +52,9 @@ inline constexpr EnvVariable kEnvVariables[] = {
     {"JIT_CACHE_DIR", "path list", "$HOME/.dj",
      "Cache roots, separated by ':'. The first is written to; the others are only looked up."},
     {"JIT_DEBUG", "bool", "0",
-     "Prints compiler commands and load times, and compiles with debug information."},
+     "Prints compiler commands and load times, compiles with debug information, keeps assembly, "
+     "adds the C++ trace to errors."},
+    {"JIT_DUMP_ASM", "bool", "0", "Keeps a kernel's assembly, as kernel.s, when it is compiled."},
     {"JIT_CXX_COMPILER", "command", "",
      "C++ compiler of the Host backend; may hold arguments, as in 'ccache g++'."},
     {"JIT_CPP_STANDARD", "integer", "20", "C++ standard that kernels are compiled for."},
@@ -124,7 +125,10 @@ namespace detail {
 inline bool parse_bool(std::string_view raw, const std::string& name) {
   std::string lower(raw);
   for (char& c : lower) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    // Not std::tolower, which asks the locale.
+    if (c >= 'A' and c <= 'Z') {
+      c = static_cast<char>(c - 'A' + 'a');
+    }
   }
   if (lower == "true" or lower == "yes") {
     return true;

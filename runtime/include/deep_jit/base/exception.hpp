@@ -25,18 +25,22 @@
 #include <utility>
 #include <vector>
 
+#include "deep_jit/base/backtrace.hpp"
+
 namespace deep_jit::exception {
 
 // --- Types ---
 
-// Base of all errors. The text is "<name> error (<file>:<line>): <error>".
+// Base of all errors. The text is "<name> error (<file>:<line>): <error>", and where traces are on
+// (base/backtrace.hpp) the calls that led there.
 class Exception : public std::exception {
  public:
   std::string message;
   std::string error;
 
   Exception(const char* name, const char* file, int line, const std::string& error)
-      : message(std::format("{} error ({}:{}): {}", name, file, line, error)), error(error) {}
+      : message(std::format("{} error ({}:{}): {}{}", name, file, line, error, trace_text())),
+        error(error) {}
 
   const char* what() const noexcept override { return message.c_str(); }
 };
@@ -49,15 +53,17 @@ class CompileError : public Exception {
   std::vector<std::string> command;  // argument vector of the failed run
   std::string source_path;           // file that was compiled
   std::string options;               // compiler options as JSON text
+  std::string source;                // the kernel's source as it was given
 
   CompileError(const char* file, int line, const std::string& error, std::string log = {},
                std::vector<std::string> command = {}, std::string source_path = {},
-               std::string options = {})
+               std::string options = {}, std::string source = {})
       : Exception("Compile", file, line, error),
         log(std::move(log)),
         command(std::move(command)),
         source_path(std::move(source_path)),
-        options(std::move(options)) {}
+        options(std::move(options)),
+        source(std::move(source)) {}
 };
 
 // A build could not be published (disk full, no permission). A damaged or unreadable entry is a

@@ -16,9 +16,10 @@
 // Errors: without a factory "lazy object must be initialized before use"; a null result is an
 // error; a factory that uses its own lazy object is an error, not a deadlock. What the factory
 // throws reaches every thread that waited for it, and the next use tries again.
-// Thread-safety: all of it, including assignment during a get. Copies are handles of the same
-// object: one factory call for all of them. A thread that was not cancelled never sees another
-// one's Interrupted: it runs the factory itself.
+// Thread-safety: all of it, including assignment during a get. The factory runs with the GIL if the
+// calling thread has it (base/gil.hpp); waiting for another thread's factory gives it away. Copies
+// are handles of the same object: one factory call for all of them. A thread that was not cancelled
+// never sees another one's Interrupted: it runs the factory itself.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,11 @@
 #include <utility>
 
 #include "deep_jit/base/exception.hpp"
+#include "deep_jit/base/gil.hpp"
 #include "deep_jit/base/single_flight.hpp"
 
 namespace deep_jit {
+inline namespace DJ_GIL_FORM {
 
 template <class T>
 class LazyInit {
@@ -105,6 +108,8 @@ std::shared_ptr<T> LazyInit<T>::State::get() {
     if (own != nullptr) {
       return run(own);
     }
+    // The other thread's factory may need the GIL that this one holds.
+    const GilScopedRelease released;
     if (std::optional<std::shared_ptr<T>> made = other->wait()) {
       return *std::move(made);
     }
@@ -135,4 +140,5 @@ std::shared_ptr<T> LazyInit<T>::State::run(const std::shared_ptr<Flight<T>>& own
   }
 }
 
+}  // namespace DJ_GIL_FORM
 }  // namespace deep_jit

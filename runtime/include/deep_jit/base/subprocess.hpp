@@ -50,7 +50,7 @@
 namespace deep_jit {
 
 struct Command {
-  std::vector<std::string> arguments;  // program first; searched on PATH unless it has a '/'
+  std::vector<std::string> arguments = {};  // program first; searched on PATH unless it has a '/'
   std::optional<std::filesystem::path> working_directory = {};  // default: the caller's
   std::vector<std::pair<std::string, std::string>> environment =
       {};  // added to the inherited one, overriding it

@@ -29,7 +29,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -66,6 +69,10 @@ class ByteRangeLock {
 
   // Waits for the lock.
   static ByteRangeLock acquire(const std::filesystem::path& file, std::int64_t offset);
+
+  // Locks until this process ends, without an object and with one file descriptor for all bytes of
+  // a file. Best effort. A forked child holds the lock too.
+  static void hold_until_exit(const std::filesystem::path& file, std::int64_t offset) noexcept;
 
   // False when there is no lock to hold (see above), and after release.
   bool is_locked() const { return file_.is_open(); }
@@ -105,11 +112,12 @@ inline std::optional<ByteRangeLock> ByteRangeLock::try_acquire(const std::filesy
   if (set_lock(fd.get(), F_WRLCK, offset)) {
     return ByteRangeLock(std::move(fd), offset);
   }
-  if (errno == EAGAIN or errno == EACCES) {  // what POSIX allows for "somebody else has it"
+  if (errno == EAGAIN) {  // what Linux says for "somebody else has it"
     return std::nullopt;
   }
-  return ByteRangeLock();  // ENOLCK, EOPNOTSUPP, EINVAL, ENOSYS ...: this filesystem has no such
-                           // locks
+  // ENOLCK, EOPNOTSUPP, EINVAL, ENOSYS ...: this filesystem has no such locks. EACCES, which POSIX
+  // would allow for the above, is a security module that forbids them: waiting would be for ever.
+  return ByteRangeLock();
 }
 
 inline ByteRangeLock ByteRangeLock::acquire(const std::filesystem::path& file,
@@ -126,6 +134,27 @@ inline ByteRangeLock ByteRangeLock::acquire(const std::filesystem::path& file,
     throw_if_interrupted();
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+inline void ByteRangeLock::hold_until_exit(const std::filesystem::path& file,
+                                           std::int64_t offset) noexcept {
+  struct Holders {
+    std::mutex mutex;
+    std::map<std::string, FileDescriptor> files;
+  };
+  static Holders* const holders = new Holders();  // never destroyed, nor are its files closed
+  try {
+    std::lock_guard guard(holders->mutex);
+    FileDescriptor& holder = holders->files[file.string()];
+    if (not holder.is_open()) {
+      holder = open_file(AT_FDCWD, file.c_str(), O_RDWR | O_CREAT, 0666);
+    }
+    if (holder.is_open()) {
+      set_lock(holder.get(), F_WRLCK, offset);
+    }
+  } catch (...) {
+    // Out of memory: no lock, as on a filesystem that has none.
   }
 }
 

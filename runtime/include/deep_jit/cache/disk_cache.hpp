@@ -8,7 +8,8 @@
 // first is written to.
 //
 // When not: this does not know what a kernel is, what its key is made of, or how to compile
-// (runtime/runtime.hpp). It never removes what other writers left in tmp/.
+// (runtime/runtime.hpp). Who may write to a root decides what is loaded from it: a root that
+// everybody may write to is used, with a warning.
 //
 // Example:
 //     if (std::optional<path> entry = cache.lookup(tag, digest)) { return load(*entry); }
@@ -19,7 +20,7 @@
 //
 // Errors: trouble with an entry or a root is a miss and a counter, never an exception. What keeps a
 // build from being published (disk full, no permission) is a CacheError that names the path and the
-// reason. Bad tags and digests panic.
+// reason; the build is still there then, see `use_unpublished`. Bad tags and digests panic.
 // Thread-safety: DiskCache is immutable but for its counters: share it. A PendingEntry belongs to
 // one thread. A forked child neither removes nor publishes its parent's pending entries by ending.
 #pragma once
@@ -32,10 +33,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <format>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,8 +50,11 @@
 #include "deep_jit/base/exception.hpp"
 #include "deep_jit/base/filesystem.hpp"
 #include "deep_jit/base/hash.hpp"
+#include "deep_jit/base/log.hpp"
 #include "deep_jit/base/unique_name.hpp"
+#include "deep_jit/cache/build_directory.hpp"
 #include "deep_jit/cache/byte_range_lock.hpp"
+#include "deep_jit/cache/entry_state.hpp"
 #include "deep_jit/cache/manifest.hpp"
 
 namespace deep_jit {
@@ -68,47 +76,49 @@ struct CacheCounters {
   std::atomic<std::uint64_t> healed = 0;  // unusable entries that a build replaced
   std::atomic<std::uint64_t> kept_private =
       0;  // builds that could not be published nor found published, used from tmp/
+  std::atomic<std::uint64_t> swept = 0;  // directories of dead writers removed from tmp/
 };
 
 // --- A build in the making ---
 
+// Removes the build when it ends uncommitted.
 class PendingEntry {
  public:
-  PendingEntry(PendingEntry&& other) noexcept;
-  PendingEntry& operator=(PendingEntry&& other) noexcept;
-
-  // Removes the build unless it was committed.
-  ~PendingEntry() { discard(); }
-
   // Where to build; after commit, where the entry is.
   const std::filesystem::path& directory() const { return directory_; }
+
+  // Adds a file; CacheError when that fails.
+  void write_file(std::string_view name, std::string_view content) const;
 
   // Publishes the build and returns the directory to use: ours, or the one of another writer who
   // was first. May be called again. On CacheError the build is still there until this object ends.
   std::filesystem::path commit();
 
+  // For the caller that goes on with a build although `commit` failed: warns, counts, and returns
+  // the build's own directory. It lives as long as this object.
+  const std::filesystem::path& use_unpublished(const exception::CacheError& reason);
+
  private:
   friend class DiskCache;
-  PendingEntry(std::filesystem::path root, std::filesystem::path directory,
-               std::filesystem::path target, std::shared_ptr<CacheCounters> counters)
+  PendingEntry(std::filesystem::path root, BuildDirectory build, std::filesystem::path target,
+               std::shared_ptr<CacheCounters> counters)
       : root_(std::move(root)),
-        directory_(std::move(directory)),
+        build_(std::move(build)),
+        directory_(build_.path()),
         target_(std::move(target)),
-        counters_(std::move(counters)),
-        process_(::getpid()) {}
+        counters_(std::move(counters)) {}
 
-  void discard() noexcept;
   void write_manifest() const;
   // Renames the build into place; the path to use from now on.
   std::filesystem::path publish();
   bool replace_unusable();
 
   std::filesystem::path root_;
+  BuildDirectory build_;
   std::filesystem::path directory_;
   std::filesystem::path target_;
   std::shared_ptr<CacheCounters> counters_;
-  pid_t process_ = 0;
-  bool is_pending_ = true;
+  bool is_committed_ = false;
 };
 
 // --- The cache ---
@@ -118,8 +128,9 @@ class DiskCache {
   // Roots in the order of look-up, made absolute and normal.
   const std::vector<std::filesystem::path> paths;
 
-  // Touches no directory.
-  explicit DiskCache(std::vector<std::filesystem::path> roots);
+  // Touches no directory. `setting` is what a user changes to have other roots, for error texts.
+  explicit DiskCache(std::vector<std::filesystem::path> roots,
+                     std::string setting = "the list of cache directories");
 
   // Roots from <PREFIX>_JIT_CACHE_DIR or DJ_JIT_CACHE_DIR, separated by ':'; else $HOME/.dj.
   static DiskCache from_env(const Env& env);
@@ -128,7 +139,7 @@ class DiskCache {
   std::optional<std::filesystem::path> lookup(const std::string& tag,
                                               const std::string& digest) const;
 
-  // Starts a build for the first root.
+  // Starts a build for the first root. Now and then sweeps what dead writers left there.
   PendingEntry begin(const std::string& tag, const std::string& digest) const;
 
   // The lock of a key in the first root; waits for it. May hold nothing (see ByteRangeLock).
@@ -137,41 +148,13 @@ class DiskCache {
   const CacheCounters& counters() const { return *counters_; }
 
  private:
+  std::string setting_;
   std::shared_ptr<CacheCounters> counters_ = std::make_shared<CacheCounters>();
 };
 
 // --- Inline implementations ---
 
 namespace detail {
-
-enum class EntryState { kAbsent, kUncommitted, kUnreadable, kOtherVersion, kDamaged, kValid };
-
-// Looks at an entry, touching nothing.
-inline EntryState check_entry(const std::filesystem::path& directory) {
-  std::string text;
-  const int error = try_read_regular(directory / kCommitFileName, kMaxManifestBytes, text);
-  switch (error) {
-    case 0:
-      break;
-    case ENOENT: {
-      struct stat status{};
-      return ::lstat(directory.c_str(), &status) == 0 ? EntryState::kUncommitted
-                                                      : EntryState::kAbsent;
-    }
-    case ELOOP:   // a link
-    case EINVAL:  // a directory, a FIFO ...
-    case EFBIG:
-    case EIO:
-      return EntryState::kDamaged;
-    default:
-      return EntryState::kUnreadable;  // ENOTDIR, EACCES, ESTALE, EMFILE ...
-  }
-  const std::optional<Manifest> manifest = Manifest::parse(text);
-  if (not manifest.has_value()) {
-    return Manifest::is_other_version(text) ? EntryState::kOtherVersion : EntryState::kDamaged;
-  }
-  return manifest->matches(directory) ? EntryState::kValid : EntryState::kDamaged;
-}
 
 inline bool is_cache_name(std::string_view name) {
   return not name.empty() and std::ranges::all_of(name, [](char c) {
@@ -201,6 +184,35 @@ inline std::vector<std::filesystem::path> normalize_roots(
   return roots;
 }
 
+// Warns, once per process and root, when everybody may put entries into a root: a binary from there
+// is as trustworthy as any user of this machine.
+inline void warn_of_strangers(const std::filesystem::path& root) {
+  struct Warned {
+    std::mutex mutex;
+    std::set<std::string> roots;
+  };
+  static Warned* const warned = new Warned();  // never destroyed: threads may compile at exit
+  {
+    // Somebody who asks at the same moment does without; also a child forked at that moment.
+    const std::unique_lock guard(warned->mutex, std::try_to_lock);
+    if (not guard.owns_lock() or not warned->roots.insert(root.string()).second) {
+      return;
+    }
+  }
+  // A sticky root keeps others from replacing what is in it, but not cache/ from taking new files.
+  struct stat status{};
+  const bool is_open_root = ::stat(root.c_str(), &status) == 0 and
+                            (status.st_mode & S_IWOTH) != 0 and (status.st_mode & S_ISVTX) == 0;
+  const bool is_open_cache =
+      ::stat((root / "cache").c_str(), &status) == 0 and (status.st_mode & S_IWOTH) != 0;
+  if (is_open_root or is_open_cache) {
+    log(LogLevel::kWarning,
+        std::format("everybody may write to the kernel cache {}, and what is in it is loaded and "
+                    "run: take the permission away (chmod o-w), or use another directory",
+                    (is_open_root ? root : root / "cache").string()));
+  }
+}
+
 // Runs `work`, turning what filesystem functions throw into a CacheError.
 template <class Work>
 void with_cache_error(Work&& work) {
@@ -215,43 +227,27 @@ void with_cache_error(Work&& work) {
 
 }  // namespace detail
 
-inline PendingEntry::PendingEntry(PendingEntry&& other) noexcept
-    : root_(std::move(other.root_)),
-      directory_(std::move(other.directory_)),
-      target_(std::move(other.target_)),
-      counters_(std::move(other.counters_)),
-      process_(other.process_),
-      is_pending_(std::exchange(other.is_pending_, false)) {}
-
-inline PendingEntry& PendingEntry::operator=(PendingEntry&& other) noexcept {
-  if (this != &other) {
-    discard();
-    root_ = std::move(other.root_);
-    directory_ = std::move(other.directory_);
-    target_ = std::move(other.target_);
-    counters_ = std::move(other.counters_);
-    process_ = other.process_;
-    is_pending_ = std::exchange(other.is_pending_, false);
-  }
-  return *this;
-}
-
-inline void PendingEntry::discard() noexcept {
-  if (is_pending_ and process_ == ::getpid()) {
-    safe_remove_all(directory_);
-  }
-  is_pending_ = false;
+inline void PendingEntry::write_file(std::string_view name, std::string_view content) const {
+  detail::with_cache_error([&] { write_file_sync(directory_ / name, content); });
 }
 
 inline std::filesystem::path PendingEntry::commit() {
-  if (is_pending_) {
+  if (not is_committed_) {
     detail::with_cache_error([&] {
       write_manifest();
       make_dirs(target_.parent_path());
       directory_ = publish();
     });
-    is_pending_ = false;
+    is_committed_ = true;
   }
+  return directory_;
+}
+
+inline const std::filesystem::path& PendingEntry::use_unpublished(
+    const exception::CacheError& reason) {
+  ++counters_->kept_private;
+  log(LogLevel::kWarning,
+      std::format("a compiled kernel is used without being kept in the cache: {}", reason.error));
   return directory_;
 }
 
@@ -260,8 +256,7 @@ inline void PendingEntry::write_manifest() const {
   safe_remove_all(marker);  // whatever a build left under this name, most of all a link
   const std::string text = Manifest::of_directory(directory_).serialize();
   if (text.size() > kMaxManifestBytes) {
-    DJ_THROW(exception::CacheError,
-             "the manifest of a cache entry must have at most {} bytes, got {} for {}",
+    DJ_THROW(UnfitBuild, "the manifest of a cache entry must have at most {} bytes, got {} for {}",
              kMaxManifestBytes, text.size(), directory_.string());
   }
   write_file_sync(marker, text);
@@ -277,9 +272,8 @@ inline std::filesystem::path PendingEntry::publish() {
     int error = ::rename(directory_.c_str(), target_.c_str()) == 0 ? 0 : errno;
     bool is_healed = false;
     if (error != 0) {
-      const detail::EntryState state = detail::check_entry(target_);
-      if (state == detail::EntryState::kValid) {
-        safe_remove_all(directory_);
+      if (check_entry(target_) == EntryState::kValid) {
+        build_.remove();
         ++counters_->publish_races;
         return target_;
       }
@@ -306,6 +300,7 @@ inline std::filesystem::path PendingEntry::publish() {
                  target_.string(), exception::errno_text(error));
       }
     }
+    build_.give_up();
     ++(is_healed ? counters_->healed : counters_->published);
     // Not a reason to fail: the entry is in place, and a crash now can at worst lose it.
     const FileDescriptor directory = open_file(AT_FDCWD, parent.c_str(), O_RDONLY | O_DIRECTORY);
@@ -316,6 +311,7 @@ inline std::filesystem::path PendingEntry::publish() {
   }
   // The winner's entry cannot be seen (a network filesystem remembers that it was not there). Ours
   // is whole: use it.
+  build_.keep_until_exit();
   ++counters_->kept_private;
   return directory_;
 }
@@ -341,20 +337,22 @@ inline bool PendingEntry::replace_unusable() {
   return error == 0;
 }
 
-inline DiskCache::DiskCache(std::vector<std::filesystem::path> roots)
-    : paths(detail::normalize_roots(std::move(roots))) {
+inline DiskCache::DiskCache(std::vector<std::filesystem::path> roots, std::string setting)
+    : paths(detail::normalize_roots(std::move(roots))), setting_(std::move(setting)) {
   DJ_HOST_ASSERT(not this->paths.empty(), "a disk cache needs at least one directory");
 }
 
 inline DiskCache DiskCache::from_env(const Env& env) {
   constexpr std::string_view kSuffix = "JIT_CACHE_DIR";
+  const std::string setting = std::format("{}_{}", env.prefix, kSuffix);
   const std::optional<std::string> list = env.get<std::string>(kSuffix);
   if (not list.has_value()) {
     const std::string home_path = get_env<std::string>("HOME");
     DJ_HOST_ASSERT(not home_path.empty(),
-                   "HOME environment variable must not be empty: set it, or {}_{}", env.prefix,
-                   kSuffix);
-    return DiskCache({std::filesystem::path(home_path) / ".dj"});
+                   "HOME environment variable must not be empty: set it, or {} to a directory for "
+                   "compiled kernels",
+                   setting);
+    return DiskCache({std::filesystem::path(home_path) / ".dj"}, setting);
   }
   std::vector<std::filesystem::path> roots;
   std::string_view rest = *list;
@@ -364,7 +362,7 @@ inline DiskCache DiskCache::from_env(const Env& env) {
                    "{} contains an empty path: '{}' (expected DIR or DIR:DIR...)", kSuffix, *list);
     roots.emplace_back(rest.substr(0, colon));
     if (colon == std::string_view::npos) {
-      return DiskCache(std::move(roots));
+      return DiskCache(std::move(roots), setting);
     }
     rest.remove_prefix(colon + 1);
   }
@@ -375,20 +373,21 @@ inline std::optional<std::filesystem::path> DiskCache::lookup(const std::string&
   const std::string name = detail::entry_name(tag, digest);
   for (const std::filesystem::path& root : paths) {
     std::filesystem::path directory = root / "cache" / name;
-    switch (detail::check_entry(directory)) {
-      case detail::EntryState::kAbsent:
-      case detail::EntryState::kUncommitted:
+    switch (check_entry(directory)) {
+      case EntryState::kAbsent:
+      case EntryState::kUncommitted:
         break;
-      case detail::EntryState::kUnreadable:
+      case EntryState::kUnreadable:
         ++counters_->unreadable;
         break;
-      case detail::EntryState::kOtherVersion:
+      case EntryState::kOtherVersion:
         ++counters_->other_version;
         break;
-      case detail::EntryState::kDamaged:
+      case EntryState::kDamaged:
         ++counters_->damaged;
         break;
-      case detail::EntryState::kValid:
+      case EntryState::kValid:
+        detail::warn_of_strangers(root);
         try_update_mtime(directory / kCommitFileName);  // recency, for whoever trims the cache
         ++counters_->hits;
         return directory;
@@ -401,9 +400,18 @@ inline std::optional<std::filesystem::path> DiskCache::lookup(const std::string&
 inline PendingEntry DiskCache::begin(const std::string& tag, const std::string& digest) const {
   const std::string name = detail::entry_name(tag, digest);
   const std::filesystem::path& root = paths.front();
-  std::filesystem::path directory = root / "tmp" / unique_name();
-  detail::with_cache_error([&] { make_dirs(directory); });
-  return PendingEntry(root, std::move(directory), root / "cache" / name, counters_);
+  std::optional<BuildDirectory> build;
+  try {
+    build = BuildDirectory::create(root);
+  } catch (const exception::Exception& failure) {
+    DJ_THROW(exception::CacheError, "{} (set {} to a directory that this user may write to)",
+             failure.error, setting_);
+  }
+  detail::warn_of_strangers(root);
+  if (is_sweep_due(root)) {
+    counters_->swept += sweep_build_directories(root, build->made_at());
+  }
+  return PendingEntry(root, *std::move(build), root / "cache" / name, counters_);
 }
 
 inline ByteRangeLock DiskCache::lock(const std::string& digest) const {

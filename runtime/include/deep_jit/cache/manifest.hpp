@@ -17,8 +17,7 @@
 //                bytes before that line
 //     name     = path below the entry: any bytes but '\n' and NUL; parts separated by '/', none of
 //                them "", "." or ".."
-// History: 1 first version. tests/runtime/cache/manifest_test.cc holds the golden text of each
-// version.
+// History: 1 first version. tests/golden/entry_v<N>/ holds an entry of each version.
 //
 // Example:
 //     write_file_sync(directory / kCommitFileName, Manifest::of_directory(directory).serialize());
@@ -26,7 +25,7 @@
 //     bool usable = manifest.has_value() and manifest->matches(directory);
 //
 // Errors: parse and matches say nullopt and false, whatever is wrong; of_directory throws
-// CacheError.
+// CacheError, and its child UnfitBuild for what no manifest can describe.
 // Thread-safety: a value; share only for reading.
 #pragma once
 
@@ -61,6 +60,12 @@ inline constexpr int kEntryFormatVersion = 1;
 inline constexpr std::size_t kMaxManifestBytes = 1 << 20;
 inline constexpr std::size_t kMaxManifestFiles = 4096;
 
+// What a build left behind cannot be an entry, on any disk: links, too many files.
+class UnfitBuild : public exception::CacheError {
+ public:
+  using CacheError::CacheError;
+};
+
 struct ManifestFile {
   std::string name;
   std::uint64_t size = 0;
@@ -88,7 +93,11 @@ struct Manifest {
 
   // True when every file is there as a regular file, not through a link, with this size and these
   // bytes.
-  bool matches(const std::filesystem::path& directory) const;
+  bool matches(const std::filesystem::path& directory) const { return compare(directory) == 0; }
+
+  // 0 when it matches, EBADMSG when it does not, else the errno that kept us from looking (EACCES,
+  // EMFILE, ESTALE ...).
+  int compare(const std::filesystem::path& directory) const;
 };
 
 // --- Inline implementations ---
@@ -145,8 +154,16 @@ inline std::optional<std::uint64_t> parse_decimal(std::string_view text) {
   return value;
 }
 
+// EBADMSG for the errors that say that a file is not what the manifest says: gone, a link, a
+// directory, or on a bad block.
+inline int mismatch_or(int error) {
+  const bool is_mismatch = error == ENOENT or error == ELOOP or error == ENOTDIR or
+                           error == EISDIR or error == ENXIO or error == EIO;
+  return is_mismatch ? EBADMSG : error;
+}
+
 // Size and digest of an open file, read to its end; 0 or errno.
-inline int digest_file(int fd, ManifestFile& file) {
+inline int digest_open_file(int fd, ManifestFile& file) {
   constexpr std::size_t kChunk = 256 * 1024;
   std::string chunk(kChunk, '\0');
   Hasher hasher;
@@ -210,7 +227,7 @@ inline void describe_tree(int parent_fd, const char* name, const std::filesystem
       continue;
     }
     if (not S_ISREG(status.st_mode) or not is_safe_entry_name(child)) {
-      DJ_THROW(exception::CacheError,
+      DJ_THROW(UnfitBuild,
                "a cache entry must hold only regular files whose names have no newline, got {} "
                "(file mode {:#o}): the "
                "compiler or a hook must not leave it behind",
@@ -218,7 +235,7 @@ inline void describe_tree(int parent_fd, const char* name, const std::filesystem
     }
     ManifestFile file{.name = prefix + child, .size = 0, .digest = {}};
     const FileDescriptor content = open_file(fd, child.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    const int error = content.is_open() ? digest_file(content.get(), file) : errno;
+    const int error = content.is_open() ? digest_open_file(content.get(), file) : errno;
     if (error != 0) {
       DJ_THROW(exception::CacheError, "failed to read {} for the manifest: {}", child_path.string(),
                exception::errno_text(error));
@@ -288,33 +305,39 @@ inline Manifest Manifest::of_directory(const std::filesystem::path& directory) {
   detail::describe_tree(AT_FDCWD, directory.c_str(), directory, "", manifest.files);
   std::ranges::sort(manifest.files, {}, &ManifestFile::name);
   if (manifest.files.size() > kMaxManifestFiles) {
-    DJ_THROW(exception::CacheError, "a cache entry must hold at most {} files, got {} in {}",
+    DJ_THROW(UnfitBuild, "a cache entry must hold at most {} files, got {} in {}",
              kMaxManifestFiles, manifest.files.size(), directory.string());
   }
   return manifest;
 }
 
-inline bool Manifest::matches(const std::filesystem::path& directory) const {
+inline int Manifest::compare(const std::filesystem::path& directory) const {
   const FileDescriptor root = open_file(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY);
   if (not root.is_open()) {
-    return false;
+    return detail::mismatch_or(errno);
   }
   for (const ManifestFile& expected : files) {
     if (not detail::is_safe_entry_name(expected.name)) {
-      return false;
+      return EBADMSG;
     }
     const FileDescriptor file = detail::open_below(root.get(), expected.name, O_RDONLY);
     struct stat status{};
-    if (not file.is_open() or ::fstat(file.get(), &status) != 0 or not S_ISREG(status.st_mode) or
+    if (not file.is_open() or ::fstat(file.get(), &status) != 0) {
+      return detail::mismatch_or(errno);
+    }
+    if (not S_ISREG(status.st_mode) or
         static_cast<std::uint64_t>(status.st_size) != expected.size) {
-      return false;
+      return EBADMSG;
     }
     ManifestFile found{.name = expected.name, .size = 0, .digest = {}};
-    if (detail::digest_file(file.get(), found) != 0 or found != expected) {
-      return false;
+    if (const int error = detail::digest_open_file(file.get(), found); error != 0) {
+      return detail::mismatch_or(error);
+    }
+    if (found != expected) {
+      return EBADMSG;
     }
   }
-  return true;
+  return 0;
 }
 
 }  // namespace deep_jit

@@ -13,30 +13,26 @@
 //     // gcc.version == "g++ (Debian 16.2.0-4) 16.2.0"
 //
 // Errors: exception::Exception naming the command when it fails or tells no version.
-// Thread-safety: free functions, callable from any thread. The digest of a file is remembered for
-// the process's life, as long as the file's identity (device, inode, size, times) stays the same.
+// Thread-safety: free functions, callable from any thread. The answer is remembered for the
+// process, as long as the executables are the same files (FileIdentity): asking again, to notice a
+// compiler that was replaced in place, costs two stat(2) calls.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "deep_jit/base/exception.hpp"
-#include "deep_jit/base/file_descriptor.hpp"
 #include "deep_jit/base/hash.hpp"
 #include "deep_jit/base/subprocess.hpp"
+#include "deep_jit/key/file_digest.hpp"
 
 namespace deep_jit {
 
@@ -48,9 +44,6 @@ struct CompilerIdentity {
 // The part of `--version` output that belongs into a key; empty when no line has a version number.
 // Lines that are warnings or errors, which loaders and wrappers print first, are never taken.
 std::string parse_compiler_version(std::string_view output);
-
-// Digest of a whole file, read piece by piece (a compiler may be hundreds of megabytes).
-Digest digest_file(const std::filesystem::path& file);
 
 // `command`: how the compiler is started, with its fixed arguments; `executable`: the file whose
 // content counts (for `ccache g++` that is g++).
@@ -100,44 +93,10 @@ inline std::string parse_compiler_version(std::string_view output) {
   return version;
 }
 
-inline Digest digest_file(const std::filesystem::path& file) {
-  const FileDescriptor descriptor = open_file(AT_FDCWD, file.c_str(), O_RDONLY);
-  struct stat status{};
-  if (!descriptor.is_open() || ::fstat(descriptor.get(), &status) != 0) {
-    DJ_PANIC("failed to open {} to identify the compiler: {}", file.string(),
-             exception::errno_text(errno));
-  }
-  // The change time cannot be set by a program, so that a file replaced in place is seen.
-  const std::array<long long, 7> identity = {static_cast<long long>(status.st_dev),
-                                             static_cast<long long>(status.st_ino),
-                                             static_cast<long long>(status.st_size),
-                                             status.st_mtim.tv_sec,
-                                             status.st_mtim.tv_nsec,
-                                             status.st_ctim.tv_sec,
-                                             status.st_ctim.tv_nsec};
-  static std::mutex mutex;
-  static std::map<std::array<long long, 7>, Digest> known;
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = known.find(identity); found != known.end()) return found->second;
-  }
-  Hasher hasher;
-  std::vector<char> piece(std::size_t{1} << 20);
-  for (;;) {
-    const ssize_t count = read_some(descriptor.get(), piece.data(), piece.size());
-    if (count < 0) {
-      DJ_PANIC("failed to read {} to identify the compiler: {}", file.string(),
-               exception::errno_text(errno));
-    }
-    if (count == 0) break;
-    hasher.append(std::string_view(piece.data(), static_cast<std::size_t>(count)));
-  }
-  const std::lock_guard lock(mutex);
-  return known.emplace(identity, hasher.digest()).first->second;
-}
+namespace detail {
 
-inline CompilerIdentity identify_compiler(const std::vector<std::string>& command,
-                                          const std::filesystem::path& executable) {
+inline CompilerIdentity run_for_identity(const std::vector<std::string>& command,
+                                         const std::filesystem::path& executable) {
   Command version_command{.arguments = command, .environment = {{"LC_ALL", "C"}}};
   version_command.arguments.push_back("--version");
   const CommandResult result = run_command(version_command);
@@ -149,6 +108,34 @@ inline CompilerIdentity identify_compiler(const std::vector<std::string>& comman
   if (identity.version.empty()) {
     DJ_PANIC("failed to parse the compiler version: `{}` printed no line with a version number: {}",
              text, result.output);
+  }
+  return identity;
+}
+
+}  // namespace detail
+
+inline CompilerIdentity identify_compiler(const std::vector<std::string>& command,
+                                          const std::filesystem::path& executable) {
+  using Executables = std::vector<FileIdentity>;
+  static std::mutex mutex;
+  static std::map<std::pair<std::vector<std::string>, Executables>, CompilerIdentity> known;
+  Executables executables;
+  bool is_settled = true;
+  for (const std::filesystem::path& file :
+       {std::filesystem::path(command.empty() ? "" : command.front()), executable}) {
+    const auto identity = FileIdentity::of(file);
+    is_settled = is_settled && identity && identity->is_settled();
+    if (identity) executables.push_back(*identity);
+  }
+  auto question = std::pair(command, std::move(executables));
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(question); found != known.end()) return found->second;
+  }
+  CompilerIdentity identity = detail::run_for_identity(command, executable);
+  if (is_settled) {
+    const std::lock_guard lock(mutex);
+    known.emplace(std::move(question), identity);
   }
   return identity;
 }

@@ -29,8 +29,10 @@ namespace deep_jit {
 
 // Raised whenever the parts or their order change meaning: old cache entries are then never met.
 // History: 1 = key format, backend, compiler version, compiler content, extra signature, flag...,
-// the backend's own parts, source, tracked headers.
-inline constexpr int kKeyFormatVersion = 1;
+// the backend's own parts, source, tracked headers; 2 = key format, backend, extra signature,
+// dependencies (the mode), compiler version, compiler content, flag..., post hook and post hook
+// content where there is one, the backend's own parts, source, tracked headers in that mode.
+inline constexpr int kKeyFormatVersion = 2;
 
 struct KeyPart {
   std::string name;

@@ -10,8 +10,12 @@
 // Example: deep_jit::Host in backend/host/backend.hpp.
 //
 // Rules that the concept cannot state:
+// - get_compiler_info() is asked for each key: it notices a compiler that was replaced in place.
 // - compile() writes only below the given directory, leaves there what load() needs, returns the
-//   command that made it (for meta.json), and throws exception::CompileError when it fails.
+//   command that made it (for meta.json), and throws exception::CompileError when it fails. It runs
+//   the post hook (post_hook.hpp) when its options have one. Under DependencyMode::kVerified it
+//   leaves the list of key/dependencies.hpp, and throws InputsChanged unless it knows that the
+//   headers were the same before and after the compiler ran.
 // - load() throws exception::CacheError when the artifact cannot be opened (the runtime then
 //   compiles it again), any other exception when a fresh compile would fail the same way.
 // - the const members may be called from many threads at once.
@@ -32,6 +36,10 @@
 #include "deep_jit/runtime/config.hpp"
 
 namespace deep_jit {
+
+// Thrown when what a compiler has read is no longer what was there before: the runtime starts the
+// request again, under a new key.
+struct InputsChanged {};
 
 // --- The pieces ---
 
@@ -77,7 +85,7 @@ concept CanCompile =
     requires(const B& backend, const std::string& source, const std::filesystem::path& directory,
              const Env& env, const Config& config, const typename B::CompilerOptions& options,
              Key& key) {
-      { backend.get_compiler_info() } -> std::same_as<const typename B::CompilerInfo&>;
+      { backend.get_compiler_info() } -> std::convertible_to<typename B::CompilerInfo>;
       { backend.add_to_key(key) };
       {
         backend.compile(source, directory, env, config, options)
@@ -96,5 +104,33 @@ concept Backend = HasBackendTypes<B> && std::default_initializable<typename B::D
                   IsCompilerOptions<typename B::CompilerOptions, typename B::Device> &&
                   IsLaunchOptions<typename B::LaunchOptions> &&
                   IsCompilerInfo<typename B::CompilerInfo> && CanCompile<B> && CanLoad<B>;
+
+// For a static_assert: true, or errors that name the missing piece whatever the compiler says of an
+// unsatisfied concept (GCC says little of nested ones).
+template <class B>
+consteval bool is_whole_backend() {
+  static_assert(HasBackendTypes<B>,
+                "HasBackendTypes: the backend needs Device, Kernel, CompilerOptions, "
+                "LaunchOptions, CompilerInfo and a kName");
+  if constexpr (HasBackendTypes<B>) {
+    static_assert(std::default_initializable<typename B::Device>,
+                  "the backend's Device needs a default constructor");
+    static_assert(IsCompilerOptions<typename B::CompilerOptions, typename B::Device>,
+                  "IsCompilerOptions: the backend's CompilerOptions need visit_fields, "
+                  "override_with, default_options(env, device), get_flags and to_json");
+    static_assert(IsLaunchOptions<typename B::LaunchOptions>,
+                  "IsLaunchOptions: the backend's LaunchOptions need visit_fields, override_with "
+                  "and default_options(env)");
+    static_assert(IsCompilerInfo<typename B::CompilerInfo>,
+                  "IsCompilerInfo: the backend's CompilerInfo needs an identity and to_json");
+    static_assert(CanCompile<B>,
+                  "CanCompile: the backend needs a constructor from (env, config), "
+                  "get_compiler_info, add_to_key and compile");
+    static_assert(CanLoad<B>,
+                  "CanLoad: the backend needs a static load(directory, env) that returns a "
+                  "std::shared_ptr<Kernel>");
+  }
+  return Backend<B>;
+}
 
 }  // namespace deep_jit

@@ -3,14 +3,15 @@
 // Config: what an embedding library tells the runtime about itself.
 //
 // What: where the library lies, the prefix of its environment variables, a free signature for the
-// cache key, and which headers its kernels may include. The constructor validates and normalises.
+// cache key, which headers its kernels may include, and, if it does not leave that to the
+// environment, where its cache lies. The constructor validates and normalises.
 // When not: per-kernel settings are CompilerOptions and LaunchOptions of the backend.
 //
 // Example:
 //     Config config("/opt/mylib", "MYLIB", "mylib 1.2", {"/opt/mylib/include"}, {"mylib/"});
 //
-// Errors: exception::Exception for an empty or relative root or include directory, and for a prefix
-// that Env refuses.
+// Errors: exception::Exception for an empty or relative root, include or cache directory, and for a
+// prefix that Env refuses.
 // Thread-safety: a plain value.
 #pragma once
 
@@ -27,6 +28,13 @@
 
 namespace deep_jit {
 
+// How changes of headers are noticed. kTracked: the headers under include_prefixes are found by a
+// fast scanner (key/include_scanner.hpp) and are part of the key. kVerified: the compiler's own
+// list of all that it has read is kept in the entry and compared by content before the entry is
+// used (key/dependencies.hpp), also what a macro, a quoted or a system include brings in. It costs
+// a preprocessor run more per compile, and a stat(2) per header for an entry on disk.
+enum class DependencyMode { kTracked, kVerified };
+
 struct Config {
   std::filesystem::path python_library_root;
   std::string env_prefix;
@@ -34,17 +42,21 @@ struct Config {
   std::vector<std::filesystem::path> include_dirs;
   std::vector<std::string> include_prefixes;
   std::string python_executable;  // Asked for the ziglang wheel; empty: python3, python from PATH.
+  std::vector<std::filesystem::path> cache_dirs;  // Used instead of JIT_CACHE_DIR unless empty.
+  DependencyMode dependency_mode = DependencyMode::kTracked;
 
   explicit Config(std::filesystem::path root, std::string env_prefix,
                   std::string extra_signature = {},
                   std::vector<std::filesystem::path> include_dirs = {},
                   std::vector<std::string> include_prefixes = {},
-                  std::string python_executable = {});
+                  std::string python_executable = {},
+                  std::vector<std::filesystem::path> cache_dirs = {},
+                  DependencyMode dependency_mode = DependencyMode::kTracked);
 
   // A path below the library root.
   std::filesystem::path get_python_path(const std::string& relative) const;
 
-  // For meta.json. Holds neither the prefix nor the interpreter: they do not describe the library.
+  // For meta.json. Holds neither prefix, interpreter nor cache: they do not describe the library.
   nlohmann::ordered_json to_json() const;
 };
 
@@ -52,13 +64,16 @@ struct Config {
 
 inline Config::Config(std::filesystem::path root, std::string env_prefix,
                       std::string extra_signature, std::vector<std::filesystem::path> include_dirs,
-                      std::vector<std::string> include_prefixes, std::string python_executable)
+                      std::vector<std::string> include_prefixes, std::string python_executable,
+                      std::vector<std::filesystem::path> cache_dirs, DependencyMode dependency_mode)
     : python_library_root(std::move(root)),
       env_prefix(std::move(env_prefix)),
       extra_signature(std::move(extra_signature)),
       include_dirs(std::move(include_dirs)),
       include_prefixes(std::move(include_prefixes)),
-      python_executable(std::move(python_executable)) {
+      python_executable(std::move(python_executable)),
+      cache_dirs(std::move(cache_dirs)),
+      dependency_mode(dependency_mode) {
   const auto normalize = [](std::filesystem::path& path, const char* what) {
     if (path.empty()) DJ_PANIC("{} must not be empty: give an absolute path", what);
     if (!path.is_absolute()) {
@@ -72,6 +87,7 @@ inline Config::Config(std::filesystem::path root, std::string env_prefix,
   normalize(python_library_root, "Python library root");
   const Env validated(this->env_prefix);
   for (auto& dir : this->include_dirs) normalize(dir, "include directory");
+  for (auto& dir : this->cache_dirs) normalize(dir, "cache directory");
 }
 
 inline std::filesystem::path Config::get_python_path(const std::string& relative) const {

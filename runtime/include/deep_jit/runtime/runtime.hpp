@@ -14,10 +14,12 @@
 //
 // Errors: exception::CompileError (the compiler failed; nothing is published), LaunchError,
 // CacheError (the cache folder cannot be written), Interrupted, Exception for misuse. A failure is
-// never remembered: the next call tries again.
+// never remembered: the next call tries again. When only publishing fails (the disk is full),
+// compile() warns and returns the kernel all the same; compile_without_load() throws the
+// CacheError.
 // Thread-safety: compile, compile_without_load, launch, cache_key and explain_key may be called
-// from any thread. The public members are for reading; change the default options, if at all,
-// before the first call.
+// from any thread, and give Python's GIL away while they work (base/gil.hpp). The public members
+// are for reading; change the default options, if at all, before the first call.
 #pragma once
 
 #include <chrono>
@@ -35,26 +37,31 @@
 #include "deep_jit/base/env.hpp"
 #include "deep_jit/base/exception.hpp"
 #include "deep_jit/base/filesystem.hpp"
+#include "deep_jit/base/gil.hpp"
 #include "deep_jit/base/hash.hpp"
 #include "deep_jit/base/lazy_init.hpp"
 #include "deep_jit/base/log.hpp"
 #include "deep_jit/cache/disk_cache.hpp"
 #include "deep_jit/cache/manifest.hpp"
 #include "deep_jit/cache/memory_cache.hpp"
+#include "deep_jit/key/dependencies.hpp"
 #include "deep_jit/key/include_scanner.hpp"
 #include "deep_jit/key/key.hpp"
 #include "deep_jit/runtime/backend_concept.hpp"
 #include "deep_jit/runtime/config.hpp"
 #include "deep_jit/runtime/metadata.hpp"
 #include "deep_jit/runtime/options_fields.hpp"
+#include "deep_jit/runtime/post_hook.hpp"
 
 namespace deep_jit {
+inline namespace DJ_GIL_FORM {
 
 template <class B>
 class Runtime {
-  static_assert(Backend<B>,
+  static_assert(is_whole_backend<B>(),
                 "Runtime<B>: B does not satisfy the concept deep_jit::Backend "
-                "(deep_jit/runtime/backend_concept.hpp); the notes below name what is missing");
+                "(deep_jit/runtime/backend_concept.hpp); the errors beside this one name the "
+                "missing piece");
 
  public:
   using Device = typename B::Device;
@@ -63,7 +70,7 @@ class Runtime {
   using LaunchOptions = typename B::LaunchOptions;
 
   // Reads the environment and finds the compiler now; touches no cache folder.
-  explicit Runtime(Config config);
+  explicit Runtime(Config config) : Runtime(std::move(config), GilScopedRelease()) {}
 
   // --- Compile and launch ---
 
@@ -104,20 +111,28 @@ class Runtime {
     const std::string& tag;
     const std::string& source;
     const CompilerOptions& options;
-    Digest headers;  // What the scanner remembers; the compiler may see newer files.
-    Key key;
+    Key key;  // Of what the scanner remembers; the compiler may see newer files.
     Digest digest;
   };
 
-  // Thrown when the tracked headers are no longer what the key says.
-  struct HeadersChanged {};
+  struct Build {
+    PendingEntry entry;
+    std::string metadata;
+  };
+
+  // The GIL comes back when everything is made.
+  Runtime(Config config, const GilScopedRelease& released);
 
   Digest fingerprint(const std::string& source, const CompilerOptions& overrides) const;
-  Key make_key(const std::string& source, const CompilerOptions& options, const Digest& headers);
+  Key make_key(const std::string& source, const CompilerOptions& options,
+               IncludeScanner& headers) const;
   template <class Use>
   auto with_request(const std::string& tag, const std::string& source,
                     const CompilerOptions& overrides, const Use& use);
-  std::filesystem::path build_locked(const Request& request);
+  Build build_locked(const Request& request);
+  std::filesystem::path publish(Build& build) const;
+  bool is_current(const std::filesystem::path& entry) const;
+  void unpublish(const std::filesystem::path& entry) const;
   std::shared_ptr<Kernel> load_or_build(const Request& request);
   std::shared_ptr<Kernel> load(const std::filesystem::path& directory) const;
   std::shared_ptr<Kernel> try_load(const std::optional<std::filesystem::path>& directory) const;
@@ -132,26 +147,30 @@ LazyInit<Runtime<B>> create_lazy_jit(Config config);
 // --- Inline implementations ---
 
 template <class B>
-Runtime<B>::Runtime(Config config)
+Runtime<B>::Runtime(Config config, const GilScopedRelease&)
     : config(std::move(config)),
       env(this->config.env_prefix),
       default_compiler_options(CompilerOptions::default_options(env, device)),
       default_launch_options(LaunchOptions::default_options(env)),
-      disk_cache(DiskCache::from_env(env)),
+      disk_cache(this->config.cache_dirs.empty() ? DiskCache::from_env(env)
+                                                 : DiskCache(this->config.cache_dirs)),
       backend(env, this->config),
       scanner(this->config.include_dirs, this->config.include_prefixes) {
-  const CompilerIdentity& compiler = backend.get_compiler_info().identity;
   hash_base.add("key format", std::to_string(kKeyFormatVersion))
       .add("backend", B::kName)
-      .add("compiler version", compiler.version)
-      .add("compiler content", compiler.content.hex())
-      .add("extra signature", this->config.extra_signature);
+      .add("extra signature", this->config.extra_signature)
+      .add("dependencies",
+           this->config.dependency_mode == DependencyMode::kVerified ? "verified" : "tracked");
+  if (env.template get<bool>("JIT_DEBUG", false)) exception::enable_traces(true);
 }
 
 template <class B>
 auto Runtime<B>::compile(const std::string& name, const std::string& source,
                          const CompilerOptions& overrides) -> std::shared_ptr<Kernel> {
-  return request_cache_.get_or_create(fingerprint(source, overrides), [&] {
+  const Digest requested = fingerprint(source, overrides);
+  if (auto known = request_cache_.find(requested)) return known;
+  const GilScopedRelease released;
+  return request_cache_.get_or_create(requested, [&] {
     return with_request(name, source, overrides, [this](const Request& request) {
       return memory_cache.get_or_create(request.digest, [&] { return load_or_build(request); });
     });
@@ -162,12 +181,18 @@ template <class B>
 std::filesystem::path Runtime<B>::compile_without_load(const std::string& name,
                                                        const std::string& source,
                                                        const CompilerOptions& overrides) {
+  const GilScopedRelease released;
   return with_request(name, source, overrides, [this](const Request& request) {
     const std::string digest = request.digest.hex();
-    if (auto found = disk_cache.lookup(request.tag, digest)) return *found;
+    const auto lookup = [&] { return disk_cache.lookup(request.tag, digest); };
+    if (auto found = lookup(); found && is_current(*found)) return *found;
     const auto lock = disk_cache.lock(digest);
-    if (auto found = disk_cache.lookup(request.tag, digest)) return *found;
-    return build_locked(request);
+    if (auto found = lookup()) {
+      if (is_current(*found)) return *found;
+      unpublish(*found);
+    }
+    auto build = build_locked(request);
+    return publish(build);
   });
 }
 
@@ -178,17 +203,20 @@ void Runtime<B>::launch(const std::shared_ptr<Kernel>& kernel, const LaunchOptio
   if (kernel == nullptr) {
     DJ_THROW(exception::LaunchError, "kernel must not be null: pass what compile() returned");
   }
+  const GilScopedRelease released;
   kernel->launch(default_launch_options.override_with(overrides), args...);
 }
 
 template <class B>
 std::string Runtime<B>::cache_key(const std::string& source, const CompilerOptions& options) {
-  return make_key(source, options, scanner.scan(source)).digest().hex();
+  const GilScopedRelease released;
+  return make_key(source, options, scanner).digest().hex();
 }
 
 template <class B>
 std::string Runtime<B>::explain_key(const std::string& source, const CompilerOptions& options) {
-  return make_key(source, options, scanner.scan(source)).explain();
+  const GilScopedRelease released;
+  return make_key(source, options, scanner).explain();
 }
 
 template <class B>
@@ -201,16 +229,24 @@ Digest Runtime<B>::fingerprint(const std::string& source, const CompilerOptions&
 
 template <class B>
 Key Runtime<B>::make_key(const std::string& source, const CompilerOptions& options,
-                         const Digest& headers) {
+                         IncludeScanner& headers) const {
   Key key = hash_base;
+  const CompilerIdentity compiler = backend.get_compiler_info().identity;
+  key.add("compiler version", compiler.version).add("compiler content", compiler.content.hex());
   for (const auto& flag : options.get_flags()) key.add("flag", flag);
+  if constexpr (requires { options.post_hook; }) {
+    add_post_hook_to_key(key, config, options.post_hook);
+  }
   backend.add_to_key(key);
-  key.add("source", source).add("tracked headers", headers.hex());
+  key.add("source", source);
+  if (config.dependency_mode == DependencyMode::kTracked) {
+    key.add("tracked headers", headers.scan(source).hex());
+  }
   return key;
 }
 
-// Calls `use` with the request under its key; again under a new key when the headers turn out to
-// have changed, so that a binary is never published under the key of other headers.
+// Calls `use` with the request under its key; again under a new key when headers, hook or compiler
+// turn out to have changed, so that a binary is never published under the key of others.
 template <class B>
 template <class Use>
 auto Runtime<B>::with_request(const std::string& tag, const std::string& source,
@@ -218,35 +254,65 @@ auto Runtime<B>::with_request(const std::string& tag, const std::string& source,
   constexpr int kAttempts = 3;  // Someone may save a header while we compile, hardly three times.
   const CompilerOptions options = default_compiler_options.override_with(overrides);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Digest headers = scanner.scan(source);
-    Key key = make_key(source, options, headers);
+    Key key = make_key(source, options, scanner);
     const Digest digest = key.digest();
     try {
-      return use(Request{tag, source, options, headers, std::move(key), digest});
-    } catch (const HeadersChanged&) {
+      return use(Request{tag, source, options, std::move(key), digest});
+    } catch (const InputsChanged&) {
       scanner.forget();
     }
   }
   DJ_PANIC(
-      "the tracked headers of kernel `{}` changed {} times while it was compiled: compile "
-      "again when nothing writes to the include directories",
+      "the headers (or the post hook, or the compiler) of kernel `{}` changed {} times while it "
+      "was "
+      "compiled: compile again when nothing writes to the include directories",
       tag, kAttempts);
 }
 
-// Compiles and publishes; the caller holds the key's lock and has found nothing on disk.
+// Compiles; the caller holds the key's lock and has found nothing on disk.
 template <class B>
-std::filesystem::path Runtime<B>::build_locked(const Request& request) {
+auto Runtime<B>::build_locked(const Request& request) -> Build {
   auto entry = disk_cache.begin(request.tag, request.digest.hex());
   const auto command =
       backend.compile(request.source, entry.directory(), env, config, request.options);
-  if (IncludeScanner(config.include_dirs, config.include_prefixes).scan(request.source) !=
-      request.headers) {
-    throw HeadersChanged{};
+  IncludeScanner fresh(config.include_dirs, config.include_prefixes);
+  if (make_key(request.source, request.options, fresh).digest() != request.digest) {
+    throw InputsChanged{};
   }
-  write_file_sync(entry.directory() / kMetadataFileName,
-                  make_metadata(command, config.to_json(), backend.get_compiler_info().to_json(),
-                                request.options.to_json(), request.key));
-  return entry.commit();
+  return {std::move(entry),
+          make_metadata(command, config.to_json(), backend.get_compiler_info().to_json(),
+                        request.options.to_json(), request.key)};
+}
+
+template <class B>
+std::filesystem::path Runtime<B>::publish(Build& build) const {
+  build.entry.write_file(kMetadataFileName, build.metadata);
+  const auto directory = build.entry.commit();
+  // Another writer's entry may have been first, with other headers.
+  if (!is_current(directory)) throw InputsChanged{};
+  return directory;
+}
+
+// Whether the headers that a whole entry was made of are those of today; the key says it for
+// tracked ones.
+template <class B>
+bool Runtime<B>::is_current(const std::filesystem::path& entry) const {
+  if (config.dependency_mode == DependencyMode::kTracked) return true;
+  DependencyRoots roots{.include_dirs = config.include_dirs, .compiler_home = {}};
+  if constexpr (requires { backend.get_compiler_info().home(); }) {
+    roots.compiler_home = backend.get_compiler_info().home();
+  }
+  const auto dependencies = Dependencies::of_entry(entry);
+  return dependencies && dependencies->matches(roots);
+}
+
+// For an entry that is whole by its checksums and of no use: without its marker it counts as
+// damaged, and commit() replaces it. Other roots than the first are not written to.
+template <class B>
+void Runtime<B>::unpublish(const std::filesystem::path& entry) const {
+  if (entry.parent_path().parent_path() != disk_cache.paths.front()) return;
+  std::error_code ignored;
+  std::filesystem::remove(entry / kCommitFileName, ignored);
 }
 
 template <class B>
@@ -256,13 +322,18 @@ auto Runtime<B>::load_or_build(const Request& request) -> std::shared_ptr<Kernel
   const auto lock = disk_cache.lock(digest);
   const auto found = disk_cache.lookup(request.tag, digest);
   if (auto kernel = try_load(found)) return kernel;
-  if (found) {
-    // Whole by its checksums and still not loadable: without its marker it counts as damaged, and
-    // commit() replaces it.
-    std::error_code ignored;
-    std::filesystem::remove(*found / kCommitFileName, ignored);
+  if (found) unpublish(*found);
+  auto build = build_locked(request);
+  std::filesystem::path directory;
+  try {
+    directory = publish(build);
+  } catch (const UnfitBuild&) {
+    throw;  // No cache could take it.
+  } catch (const exception::CacheError& failure) {
+    // A full disk must not cost the caller a kernel that is made already.
+    directory = build.entry.use_unpublished(failure);
   }
-  return load(build_locked(request));
+  return load(directory);
 }
 
 template <class B>
@@ -279,13 +350,15 @@ auto Runtime<B>::load(const std::filesystem::path& directory) const -> std::shar
   return kernel;
 }
 
-// Null when there is no entry or its artifact cannot be opened.
+// Null when there is no entry, its headers have changed, or its artifact cannot be opened.
 template <class B>
 auto Runtime<B>::try_load(const std::optional<std::filesystem::path>& directory) const
     -> std::shared_ptr<Kernel> {
-  if (!directory) return nullptr;
+  if (!directory || !is_current(*directory)) return nullptr;
   try {
-    return load(*directory);
+    auto kernel = load(*directory);
+    // Another process may have put an entry of its own headers there meanwhile.
+    return is_current(*directory) ? kernel : nullptr;
   } catch (const exception::CacheError&) {
     return nullptr;
   }
@@ -297,4 +370,5 @@ LazyInit<Runtime<B>> create_lazy_jit(Config config) {
       [config = std::move(config)] { return std::make_shared<Runtime<B>>(config); });
 }
 
+}  // namespace DJ_GIL_FORM
 }  // namespace deep_jit

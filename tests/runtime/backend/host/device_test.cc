@@ -11,5 +11,9 @@ TEST(Device, CountsAtLeastOneThread) {
   EXPECT_EQ(Device().get_num_sms(), Device().get_num_threads());
 }
 
+TEST(Device, HasMoreSharedMemoryThanAGpu) {
+  EXPECT_GE(Device().get_num_smem_bytes(), 256 << 10);
+}
+
 }  // namespace
 }  // namespace deep_jit::host

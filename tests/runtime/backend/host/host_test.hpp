@@ -3,7 +3,8 @@
 // HostTest: a fixture with a Host configuration and the machine's real C++ compiler.
 //
 // What: adds to ScratchTest a Config whose environment prefix is TESTLIB, and a wrapper around the
-// real compiler that counts compilations. When not: tests that compile nothing use ScratchTest.
+// real compiler that counts compilations, and kernels without a Runtime around them. When not:
+// tests that compile nothing use ScratchTest.
 //
 // Errors: fails the test when no compiler is found. Thread-safety: for the test's own thread.
 #pragma once
@@ -29,6 +30,26 @@ class HostTest : public ScratchTest {
 
   std::shared_ptr<Runtime<Host>> make_runtime() const {
     return std::make_shared<Runtime<Host>>(config());
+  }
+
+  // A directory with the compiled source.
+  std::filesystem::path compile_kernel(const std::string& source,
+                                       const host::CompilerOptions& overrides = {}) const {
+    const auto directory = scratch() / unique_name();
+    make_dirs(directory);
+    const auto options = host::CompilerOptions::default_options(env(), host::Device())
+                             .override_with({.optimize_level = "1"})
+                             .override_with(overrides);
+    host::Compiler(host::find_toolchain(env(), config()))
+        .compile(source, directory, env(), config(), options);
+    return directory;
+  }
+  std::shared_ptr<host::Kernel> make_kernel(const std::string& source,
+                                            const host::CompilerOptions& overrides = {}) const {
+    return host::Kernel::load(compile_kernel(source, overrides), env());
+  }
+  static host::LaunchOptions dims(host::Dim3 grid, host::Dim3 block, int num_threads = 4) {
+    return {.grid_dim = grid, .block_dim = block, .num_threads = num_threads};
   }
 
   // The real compiler, as a shell script would start it.

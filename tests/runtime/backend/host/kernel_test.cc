@@ -26,20 +26,11 @@ class KernelTest : public testing::HostTest {
  protected:
   std::filesystem::path compile(const std::string& source,
                                 const std::vector<std::string>& flags = {}) {
-    const auto directory = scratch() / unique_name();
-    make_dirs(directory);
-    Compiler(find_toolchain(env(), config()))
-        .compile(source, directory, env(), config(),
-                 CompilerOptions::default_options(env(), Device())
-                     .override_with({.optimize_level = "1", .extra_cxx_flags = flags}));
-    return directory;
+    return compile_kernel(source, {.extra_cxx_flags = flags});
   }
   std::shared_ptr<Kernel> make(const std::string& source,
                                const std::vector<std::string>& flags = {}) {
-    return Kernel::load(compile(source, flags), env());
-  }
-  static LaunchOptions dims(Dim3 grid, Dim3 block, int num_threads = 4) {
-    return {.grid_dim = grid, .block_dim = block, .num_threads = num_threads};
+    return make_kernel(source, {.extra_cxx_flags = flags});
   }
 };
 
@@ -291,7 +282,7 @@ TEST_F(KernelTest, WhatIsNoModuleIsACacheError) {
                   HasSubstr("kernel.so"));
   const auto future = compile("__global__ void f() {}");
   std::string prelude = get_prelude();
-  const std::string version = "kVersion = 1";
+  const std::string version = "kVersion = 2";
   prelude.replace(prelude.find(version), version.size(), "kVersion = 9");
   write_file_sync(future / "kernel_prelude.hpp", prelude);
   Command command{

@@ -49,6 +49,23 @@ __global__ void __launch_bounds__(256) f(const float* __restrict__ in, float* ou
 DJ_HOST_REGISTER(f)
 __global__ void g() noexcept {}
 DJ_HOST_REGISTER(g)
+__device__ int reduce(int x) {
+  __shared__ int parts[32];
+  static __shared__ __align__(16) int sum;
+  DJ_HOST_DYNAMIC_SHARED(smem, float) DJ_HOST_IGNORE(extern __shared__ float smem[]);
+  parts[threadIdx.x % warpSize] = x;
+  __syncwarp();
+  __syncwarp(0xffu);
+  smem[threadIdx.x] = 1;
+  *(smem + 1) = reinterpret_cast<int*>(smem)[2];
+  __syncthreads();
+  __threadfence();
+  sum = parts[0];
+  return sum + __syncthreads_count(x) + __syncthreads_and(x) + __syncthreads_or(x);
+}
+DJ_HOST_DYNAMIC_SHARED(everywhere, int[2]);
+__global__ void g2() { everywhere[0][1] = reduce(1); }
+DJ_HOST_REGISTER(g2)
 __global__ void h(int) {}
 __global__ void h(float) {}
 DJ_HOST_REGISTER_AS(void(float x), h)

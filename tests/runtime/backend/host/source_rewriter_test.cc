@@ -145,5 +145,39 @@ TEST(SourceRewriter, RegistersSeveralKernelsInTheirScopes) {
             "namespace b { __global__ void f() {} DJ_HOST_REGISTER_AS(void(), f) }");
 }
 
+TEST(SourceRewriter, PutsAMacroInFrontOfDynamicSharedMemory) {
+  EXPECT_EQ(register_kernels("extern __shared__ float smem[];"),
+            "DJ_HOST_DYNAMIC_SHARED(smem, float) DJ_HOST_IGNORE(extern __shared__ float smem[]);");
+  EXPECT_EQ(register_kernels("__global__ void f() {\n  extern __shared__ int a[];\n  a[0] = 1;\n}"),
+            "__global__ void f() {\n  DJ_HOST_DYNAMIC_SHARED(a, int) "
+            "DJ_HOST_IGNORE(extern __shared__ int a[]);\n  a[0] = 1;\n} "
+            "DJ_HOST_REGISTER_AS(void(), f)");
+  const auto declared = [](const std::string& source) {
+    const std::string rewritten = register_kernels(source);
+    EXPECT_EQ(std::ranges::count(rewritten, '\n'), std::ranges::count(source, '\n'));
+    return rewritten.substr(0, rewritten.find(" DJ_HOST_IGNORE"));
+  };
+  EXPECT_EQ(declared("extern __shared__ __align__(1024) unsigned char s[];"),
+            "DJ_HOST_DYNAMIC_SHARED(s, unsigned char)");
+  EXPECT_EQ(declared("extern alignas(sizeof(T) * 2) __shared__ std::array<T, 2> s [ ] ;"),
+            "DJ_HOST_DYNAMIC_SHARED(s, std::array<T, 2>)");
+  EXPECT_EQ(declared("extern\n__shared__ // tiles\nfloat s[][32][N + 1];"),
+            "DJ_HOST_DYNAMIC_SHARED(s, float[32][N + 1])");
+  EXPECT_EQ(declared("alignas(16) extern __shared__ volatile T s[];"),
+            "alignas(16) DJ_HOST_DYNAMIC_SHARED(s, volatile T)");
+}
+
+TEST(SourceRewriter, LeavesOtherSharedMemoryAlone) {
+  for (const std::string source :
+       {"__shared__ float s[32];", "extern float s[];", "extern __shared__ float s[4];",
+        "extern __shared__ float s[], t[];", "extern __shared__ float* s;",
+        "extern __shared__ s[];", "extern \"C\" { __shared__ float s[2]; }",
+        "// extern __shared__ float s[];", "extern __shared__\n#if X\nfloat s[];\n#endif\n",
+        "extern __shared__ alignas(", "extern __shared__ float s[]",
+        "extern __shared__ float s["}) {
+    EXPECT_EQ(register_kernels(source), source);
+  }
+}
+
 }  // namespace
 }  // namespace deep_jit::host

@@ -17,14 +17,23 @@ py_runtime(
 
 cc_library(
     name = "python_headers",
-    hdrs = glob(["include/**/*.h"]),
-    includes = ["include"],
+    hdrs = glob(
+        [
+            "include/**/*.h",
+            "multiarch/**/*.h",
+        ],
+        allow_empty = True,
+    ),
+    includes = [
+        "include",
+        "multiarch",
+    ],
     visibility = ["//visibility:public"],
 )
 """
 
-# Prints the interpreter's version, its own path and its headers' folder.
-_PROBE = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sys.executable, sysconfig.get_paths()['include'], sep='\\n')"
+# Prints the interpreter's version, its own path, its headers' folder and Debian's name of the machine.
+_PROBE = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sys.executable, sysconfig.get_paths()['include'], sysconfig.get_config_var('MULTIARCH') or 'none', sep='\\n')"
 
 def find_python(ctx, version):
     """Looks for an interpreter on PATH, then among pyenv's.
@@ -33,7 +42,7 @@ def find_python(ctx, version):
         ctx: a repository or module extension context.
         version: "3.10" and the like.
     Returns:
-        struct(interpreter, include) or None.
+        struct(interpreter, include, multiarch) or None.
     """
     candidates = [ctx.which("python" + version)]
     pyenv = ctx.os.environ.get("PYENV_ROOT") or ctx.os.environ.get("HOME", "/root") + "/.pyenv"
@@ -49,7 +58,7 @@ def find_python(ctx, version):
             continue
         lines = result.stdout.strip().split("\n")
         if lines[0] == version and ctx.path(lines[2]).get_child("Python.h").exists:
-            return struct(interpreter = lines[1], include = lines[2])
+            return struct(interpreter = lines[1], include = lines[2], multiarch = lines[3])
     return None
 
 def _local_python_impl(rctx):
@@ -57,6 +66,12 @@ def _local_python_impl(rctx):
     if not found:
         fail("No Python {} with its headers on PATH or in pyenv any more: run `bazel sync` or install it.".format(rctx.attr.python_version))
     rctx.symlink(found.include, "include")
+
+    # Debian's pyconfig.h includes <MACHINE/pythonX.Y/pyconfig.h>.
+    include = rctx.path(found.include)
+    machine = "{}/{}".format(found.multiarch, include.basename)
+    if include.dirname.get_child(found.multiarch).get_child(include.basename).exists:
+        rctx.symlink(include.dirname.get_child(found.multiarch).get_child(include.basename), "multiarch/" + machine)
     rctx.file("BUILD.bazel", _BUILD.format(interpreter = found.interpreter))
 
 local_python = repository_rule(

@@ -5,7 +5,8 @@
 //
 // What: compiles with the C++ compiler of the machine, loads with dlopen, launches over a thread
 // pool. Everything that Runtime does for a GPU it does here too, for real.
-// When not: kernels whose threads wait for each other (__syncthreads, __shared__) do not compile.
+// When not: it takes what CUDA and C++ have in common, __shared__ memory and barriers included, not
+// a GPU's own instructions (prelude.hpp).
 //
 // Example:
 //     auto jit = deep_jit::create_lazy_jit<deep_jit::Host>(deep_jit::Config("/opt/mylib",
@@ -53,7 +54,7 @@ class Host {
   // Finds the compiler and asks for its version.
   Host(const Env& env, const Config& config) : compiler_(host::find_toolchain(env, config)) {}
 
-  const CompilerInfo& get_compiler_info() const { return compiler_.toolchain(); }
+  CompilerInfo get_compiler_info() const { return compiler_.toolchain(); }
 
   void add_to_key(Key& key) const { compiler_.add_to_key(key); }
 

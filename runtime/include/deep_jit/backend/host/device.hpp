@@ -2,7 +2,8 @@
 //
 // host::Device: the CPU that kernels run on.
 //
-// What: how many threads run at once here. When not: it says nothing about instruction sets; give
+// What: how many threads run at once here, and how much shared memory a block may have.
+// When not: it says nothing about instruction sets; give
 // `-march=...` as a compiler flag where a kernel needs one.
 //
 // Example:
@@ -22,6 +23,10 @@ class Device {
   int get_num_threads() const {
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
+
+  // Dynamic shared memory that a block may ask for: more than any GPU has.
+  static constexpr int kMaxSmemBytes = 16 << 20;
+  int get_num_smem_bytes() const { return kMaxSmemBytes; }
 
   // The name that device code written for several backends asks for.
   int get_num_sms() const { return get_num_threads(); }

@@ -11,10 +11,13 @@
 //     kernel->launch({.grid_dim = Dim3{16}, .block_dim = Dim3{256}, .num_threads = 4}, out, x, n);
 //
 // Errors: load throws exception::CacheError when the file cannot be opened as a module of this
-// version, Exception with "expected exactly one kernel" otherwise. launch throws LaunchError for
+// version, Exception with "expected exactly one kernel" otherwise, and for a kernel built with a
+// sanitizer that this process does not have. launch throws LaunchError for
 // wrong options, argument count or sizes, and with the text of what a kernel threw.
 // Thread-safety: launches may run at the same time; unload() must not overlap with one.
 #pragma once
+
+#include <dlfcn.h>
 
 #include <atomic>
 #include <cstddef>
@@ -24,17 +27,24 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "deep_jit/backend/host/block_runner.hpp"
 #include "deep_jit/backend/host/kernel_abi.hpp"
 #include "deep_jit/backend/host/options.hpp"
+#include "deep_jit/backend/host/shared_memory.hpp"
 #include "deep_jit/backend/host/thread_pool.hpp"
 #include "deep_jit/base/dynamic_library.hpp"
 #include "deep_jit/base/env.hpp"
 #include "deep_jit/base/exception.hpp"
+#include "deep_jit/base/filesystem.hpp"
 #include "deep_jit/base/no_ref_ptr.hpp"
 
 namespace deep_jit::host {
@@ -75,6 +85,7 @@ class Kernel {
   void check_loaded() const;
   void check_arguments(std::span<void* const> args, std::span<const std::size_t> sizes) const;
   void run(const LaunchOptions& options, void* const* args) const;
+  static void run_elsewhere(Grid& grid);
 
   DynamicLibrary library_;
   const abi::Kernel* kernel_;  // Inside the library.
@@ -82,14 +93,51 @@ class Kernel {
 
 // --- Inline implementations ---
 
+namespace detail {
+
+// Throws unless the kernel's sanitizers, if it has some, can work in this process. A run-time that
+// is loaded too late for the process ends it.
+inline void check_sanitizers(const std::filesystem::path& directory, std::string_view sanitizers) {
+  struct Runtime {
+    std::string_view name;
+    const char* symbol;
+    const char* library;
+  };
+  for (const Runtime& runtime : {Runtime{"address\n", "__asan_init", "libasan.so"},
+                                 Runtime{"thread\n", "__tsan_init", "libtsan.so"}}) {
+    if (sanitizers.find(runtime.name) != sanitizers.npos &&
+        ::dlsym(RTLD_DEFAULT, runtime.symbol) == nullptr) {
+      const auto name = runtime.name.substr(0, runtime.name.size() - 1);
+      DJ_PANIC(
+          "cannot load the kernel of {}: it was built with -fsanitize={}, and this process does "
+          "not have that sanitizer's run-time: build the program with it or start it with "
+          "LD_PRELOAD={} of the kernel's compiler, or compile the kernel without `sanitize`",
+          directory.string(), name, runtime.library);
+    }
+  }
+}
+
+}  // namespace detail
+
 inline std::shared_ptr<Kernel> Kernel::load(const std::filesystem::path& directory, const Env&) {
   const auto path = directory / kArtifactFileName;
+  constexpr std::size_t kMaxSanitizersBytes = 4096;
+  std::string sanitizers;
+  if (try_read_regular(directory / kSanitizersFileName, kMaxSanitizersBytes, sanitizers) == 0) {
+    detail::check_sanitizers(directory, sanitizers);
+  }
   DynamicLibrary library;
   const abi::Module* module_info = nullptr;
   try {
     library = DynamicLibrary::open(path);
     module_info = library.symbol<const abi::Module*()>(abi::kModuleSymbol)();
   } catch (const exception::Exception& error) {
+    if (!sanitizers.empty()) {
+      DJ_PANIC(
+          "cannot load the kernel of {}, which was built with a sanitizer; has this process its "
+          "run-time? {}",
+          directory.string(), error.error);
+    }
     DJ_THROW(exception::CacheError, "cannot load the kernel of {}: {}", directory.string(),
              error.error);
   }
@@ -183,45 +231,100 @@ struct Kernel::Grid {
   void* const* args;
   const Dim3 grid;
   const Dim3 block;
+  const std::size_t num_smem_bytes;
+  const std::uint64_t count;
+  const int num_threads;
   std::atomic<bool> failed{false};
   std::mutex mutex{};
   std::string error{};  // Under the mutex.
 
+  // Whether the calling thread is inside a block.
+  static bool& is_inside() {
+    static thread_local bool inside = false;
+    return inside;
+  }
+
+  void run() {
+    if (count == 1 || num_threads == 1) {
+      for (std::uint64_t i = 0; i < count; ++i) run_block(i);
+    } else {
+      ThreadPool::shared().run(count, num_threads, [this](std::uint64_t i) { run_block(i); });
+    }
+  }
+
   void run_block(std::uint64_t index) noexcept {
     if (failed.load(std::memory_order_relaxed)) return;
-    const std::uint32_t grid_dim[] = {grid.x, grid.y, grid.z};
-    const std::uint32_t block_dim[] = {block.x, block.y, block.z};
     const std::uint64_t row = index / grid.x;
-    const std::uint32_t position[] = {static_cast<std::uint32_t>(index % grid.x),
-                                      static_cast<std::uint32_t>(row % grid.y),
-                                      static_cast<std::uint32_t>(row / grid.y)};
-    char text[1024] = "";  // Longer texts of exceptions are cut.
-    if (kernel.run_block(args, position, grid_dim, block_dim, text, sizeof(text)) == 0) return;
+    char text[1024];  // Longer texts of exceptions are cut.
+    text[0] = '\0';
+    abi::Block running{.args = args,
+                       .index = {static_cast<std::uint32_t>(index % grid.x),
+                                 static_cast<std::uint32_t>(row % grid.y),
+                                 static_cast<std::uint32_t>(row / grid.y)},
+                       .grid = {grid.x, grid.y, grid.z},
+                       .dim = {block.x, block.y, block.z},
+                       .next = {},
+                       .is_started = 0,
+                       .votes = 0,
+                       .votes_true = 0,
+                       .reserved = 0,
+                       .shared_memory = nullptr,
+                       .error = text,
+                       .error_size = sizeof(text),
+                       .wait = nullptr,
+                       .owner = nullptr};
+    try {
+      running.shared_memory = SharedMemory::of_this_thread().resize(num_smem_bytes);
+    } catch (const std::bad_alloc&) {
+      return fail(running, "there is no memory for its shared memory");
+    }
+    is_inside() = true;
+    if (!BlockRunner(kernel, running).run()) fail(running, text);
+    is_inside() = false;
+  }
+
+  void fail(const abi::Block& at, const char* text) {
     const std::lock_guard lock(mutex);
     if (failed.exchange(true)) return;
-    error = std::format("kernel `{}` threw in block ({}, {}, {}): {}", kernel.name, position[0],
-                        position[1], position[2], text);
+    error = std::format("kernel `{}` threw in block ({}, {}, {}): {}", kernel.name, at.index[0],
+                        at.index[1], at.index[2], text);
   }
 };
 
 inline void Kernel::run(const LaunchOptions& options, void* const* args) const {
   options.validate(kernel_->name);
-  Grid grid{
-      .kernel = *kernel_, .args = args, .grid = *options.grid_dim, .block = *options.block_dim};
-  const std::uint64_t slice = std::uint64_t{grid.grid.x} * grid.grid.y;
-  if (slice > std::numeric_limits<std::uint64_t>::max() / grid.grid.z) {
+  const Dim3 dim = *options.grid_dim;
+  const std::uint64_t slice = std::uint64_t{dim.x} * dim.y;
+  if (slice > std::numeric_limits<std::uint64_t>::max() / dim.z) {
     DJ_THROW(exception::LaunchError,
              "cannot launch kernel `{}`: a grid of ({}, {}, {}) blocks is too large", kernel_->name,
-             grid.grid.x, grid.grid.y, grid.grid.z);
+             dim.x, dim.y, dim.z);
   }
-  const std::uint64_t count = slice * grid.grid.z;
-  const int num_threads = options.num_threads.value_or(1);
-  if (count == 1 || num_threads == 1) {
-    for (std::uint64_t i = 0; i < count; ++i) grid.run_block(i);
+  Grid grid{.kernel = *kernel_,
+            .args = args,
+            .grid = dim,
+            .block = *options.block_dim,
+            .num_smem_bytes = static_cast<std::size_t>(options.num_smem_bytes.value_or(0)),
+            .count = slice * dim.z,
+            .num_threads = options.num_threads.value_or(1)};
+  if (Grid::is_inside()) {
+    run_elsewhere(grid);
   } else {
-    ThreadPool::shared().run(count, num_threads, [&grid](std::uint64_t i) { grid.run_block(i); });
+    grid.run();
   }
   if (grid.failed) DJ_THROW(exception::LaunchError, "{}", grid.error);
+}
+
+// For a launch from inside a kernel: the block that makes it keeps its indices and its shared
+// memory, which are variables of this thread, and the rest of a stack that may be small.
+inline void Kernel::run_elsewhere(Grid& grid) {
+  try {
+    std::thread([&grid] { grid.run(); }).join();
+  } catch (const std::system_error& error) {
+    DJ_THROW(exception::LaunchError,
+             "cannot launch kernel `{}` from inside a kernel: no thread could be started: {}",
+             grid.kernel.name, error.what());
+  }
 }
 
 }  // namespace deep_jit::host

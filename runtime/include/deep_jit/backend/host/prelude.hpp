@@ -2,11 +2,16 @@
 //
 // The prelude: the text put in front of every Host kernel (`-include kernel_prelude.hpp`).
 //
-// What: it gives a C++ compiler CUDA's names (__global__, threadIdx, dim3, ...), with CUDA's types,
-// so that index arithmetic is unsigned as it is there, and the macros that put a kernel into the
-// module's list (kernel_abi.hpp). It needs C++17.
-// When not: what needs threads of a block to wait for each other (__syncthreads, __shared__) is not
-// here and does not compile: the threads of a block run one after the other.
+// What: it gives a C++ compiler CUDA's names (__global__, __shared__, threadIdx, __syncthreads,
+// ...), with CUDA's types, so that index arithmetic is unsigned as it is there, and the macros that
+// put a kernel into the module's list (kernel_abi.hpp). It needs C++17.
+//
+// The threads of a block run one after the other on one operating system thread, and take turns at
+// barriers (block_runner.hpp). So a __shared__ variable is thread_local. `extern __shared__ T
+// name[];` is turned into DJ_HOST_DYNAMIC_SHARED(name, T) by source_rewriter.hpp; a header has to
+// write that itself. A barrier throws into the threads that wait when another thread of the block
+// threw: it must not stand in a noexcept function.
+// When not: atomics, warp shuffles and what else only a GPU has is not here and does not compile.
 //
 // Example, of a kernel that exists only through a macro, which source_rewriter.hpp cannot see:
 //     DEFINE_SCALE_KERNEL(float)
@@ -51,6 +56,7 @@ inline constexpr std::string_view kPreludeNames = R"prelude(// SPDX-License-Iden
 #define __forceinline__ __inline__ __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
+#define __shared__ thread_local
 
 struct uint3 {
   unsigned int x, y, z;
@@ -67,6 +73,7 @@ static thread_local uint3 threadIdx = {0, 0, 0};
 static thread_local uint3 blockIdx = {0, 0, 0};
 static thread_local dim3 blockDim;
 static thread_local dim3 gridDim;
+static constexpr int warpSize = 32;
 
 namespace deep_jit_host {
 // The common type of two numbers.
@@ -84,6 +91,96 @@ template <class TFirst, class TSecond, class TValue = deep_jit_host::Common<TFir
 constexpr TValue max(TFirst a, TSecond b) {
   return TValue(a) < TValue(b) ? TValue(b) : TValue(a);
 }
+
+namespace deep_jit_host {
+)prelude";
+
+inline constexpr std::string_view kPreludeBarriers = R"prelude(
+static thread_local Block* current_block = nullptr;
+// Set by the first barrier of a block. A variable of this file, so that a compiler sees that a
+// kernel without barriers never sets it.
+static thread_local bool is_split = false;
+
+struct BlockEnded {};  // Thrown out of a barrier when another thread of the block threw.
+
+// Sets threadIdx to the next thread that has not started; false when there is none.
+inline bool take_thread(Block& block) {
+  uint32_t* next = block.next;
+  if (next[2] >= block.dim[2]) return false;
+  threadIdx = uint3{next[0], next[1], next[2]};
+  if (++next[0] == block.dim[0]) {
+    next[0] = 0;
+    if (++next[1] == block.dim[1]) {
+      next[1] = 0;
+      ++next[2];
+    }
+  }
+  return true;
+}
+
+// The exceptions in flight and being handled, of which the C++ run-time keeps one list per
+// operating system thread: a pointer and a counter in libstdc++ and in libc++abi.
+struct Exceptions {
+  void* caught;
+  void* count;
+};
+extern "C" Exceptions* deep_jit_host_exceptions() noexcept __asm__("__cxa_get_globals");
+
+__attribute__((noinline)) inline void wait(Scope scope, bool vote) {
+  Block* const block = current_block;
+  const uint3 thread = threadIdx;
+  if (!is_split) {
+    is_split = true;
+    block->next[0] = thread.x;
+    block->next[1] = thread.y;
+    block->next[2] = thread.z;
+    take_thread(*block);
+  }
+  Exceptions* const exceptions = deep_jit_host_exceptions();
+  const Exceptions own = *exceptions;
+  *exceptions = Exceptions{nullptr, nullptr};
+  [[maybe_unused]] const bool has_ended = block->wait(block, scope, vote) != 0;
+  *exceptions = own;
+  threadIdx = thread;
+#if defined(__cpp_exceptions)
+  if (has_ended && ::std::uncaught_exceptions() == 0) throw BlockEnded();
+#endif
+}
+
+template <class TElement>
+inline auto dynamic_shared() -> TElement (&)[] {
+  return *static_cast<TElement(*)[]>(current_block->shared_memory);
+}
+
+}  // namespace deep_jit_host
+
+// All threads of the block that have not returned wait for each other, at whichever barrier.
+inline void __syncthreads() { deep_jit_host::wait(deep_jit_host::kBlockScope, false); }
+inline int __syncthreads_count(int predicate) {
+  deep_jit_host::wait(deep_jit_host::kBlockScope, predicate != 0);
+  return static_cast<int>(deep_jit_host::current_block->votes_true);
+}
+inline int __syncthreads_and(int predicate) {
+  deep_jit_host::wait(deep_jit_host::kBlockScope, predicate != 0);
+  return deep_jit_host::current_block->votes_true == deep_jit_host::current_block->votes;
+}
+inline int __syncthreads_or(int predicate) {
+  deep_jit_host::wait(deep_jit_host::kBlockScope, predicate != 0);
+  return deep_jit_host::current_block->votes_true != 0;
+}
+// Waits for all lanes of the warp that have not returned, whatever the mask.
+inline void __syncwarp(unsigned int = 0xffffffffu) {
+  deep_jit_host::wait(deep_jit_host::kWarpScope, false);
+}
+inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+// `extern __shared__ type name[]`
+#define DJ_HOST_DYNAMIC_SHARED(name, ...)                     \
+  static thread_local __attribute__((unused)) auto& name = \
+      ::deep_jit_host::dynamic_shared<__VA_ARGS__>()
+#define DJ_HOST_IGNORE(...)
 
 namespace deep_jit_host {
 )prelude";
@@ -144,17 +241,6 @@ constexpr Parameter describe() {
                    is_pointer ? SizeOf<Element>::value : 0};
 }
 
-struct SavedIndices {  // A kernel may launch a kernel of the same module.
-  const uint3 thread = threadIdx, block = blockIdx;
-  const dim3 block_dim = blockDim, grid = gridDim;
-  ~SavedIndices() {
-    threadIdx = thread;
-    blockIdx = block;
-    blockDim = block_dim;
-    gridDim = grid;
-  }
-};
-
 inline void copy_text(const char* text, char* to, uint64_t size) {
   for (; size > 1 && *text != '\0'; --size) *to++ = *text++;
   if (size > 0) *to = '\0';
@@ -167,44 +253,64 @@ struct Entry<Function> {
   static constexpr Parameter parameters[sizeof...(TParameters) + 1] = {
       describe<TParameters>()..., Parameter{}};
 
+  // Until the first barrier, as a plain loop.
   template <size_t... kIndices>
-  static void run_threads([[maybe_unused]] void* const* args, dim3 dim,
-                          ::std::index_sequence<kIndices...>) {
+  static void run_in_order([[maybe_unused]] void* const* args, dim3 dim,
+                           ::std::index_sequence<kIndices...>) {
     for (unsigned int z = 0; z < dim.z; ++z) {
       for (unsigned int y = 0; y < dim.y; ++y) {
         for (unsigned int x = 0; x < dim.x; ++x) {
           threadIdx = uint3{x, y, z};
           Function(*static_cast<const TParameters*>(args[kIndices])...);
+          if (is_split) return;
         }
       }
     }
   }
 
-  static int32_t run_block(void* const* args, const uint32_t* block, const uint32_t* grid,
-                           const uint32_t* block_dim, [[maybe_unused]] char* error,
-                           [[maybe_unused]] uint64_t error_size) noexcept {
-    const SavedIndices saved;
-    blockIdx = uint3{block[0], block[1], block[2]};
-    gridDim = dim3(grid[0], grid[1], grid[2]);
-    blockDim = dim3(block_dim[0], block_dim[1], block_dim[2]);
+  // The threads that the others have left.
+  template <size_t... kIndices>
+  static void run_rest([[maybe_unused]] void* const* args, ::std::index_sequence<kIndices...>) {
+    while (take_thread(*current_block)) {
+      Function(*static_cast<const TParameters*>(args[kIndices])...);
+    }
+  }
+
+  static void run(Block& block) {
+    constexpr ::std::make_index_sequence<sizeof...(TParameters)> indices;
+    if (block.is_started == 0) {
+      block.is_started = 1;
+      is_split = false;
+      run_in_order(block.args, blockDim, indices);
+    }
+    if (is_split) run_rest(block.args, indices);
+  }
+
+  static int32_t run_threads(Block* block) noexcept {
+    current_block = block;
+    blockIdx = uint3{block->index[0], block->index[1], block->index[2]};
+    gridDim = dim3(block->grid[0], block->grid[1], block->grid[2]);
+    blockDim = dim3(block->dim[0], block->dim[1], block->dim[2]);
 #if defined(__cpp_exceptions)
     try {
-      run_threads(args, blockDim, ::std::make_index_sequence<sizeof...(TParameters)>());
+      run(*block);
+    } catch (const BlockEnded&) {
+      return 2;
     } catch (const ::std::exception& exception) {
-      copy_text(exception.what(), error, error_size);
+      copy_text(exception.what(), block->error, block->error_size);
       return 1;
     } catch (...) {
-      copy_text("an object that is no std::exception", error, error_size);
+      copy_text("an object that is no std::exception", block->error, block->error_size);
       return 1;
     }
 #else
-    run_threads(args, blockDim, ::std::make_index_sequence<sizeof...(TParameters)>());
+    run(*block);
 #endif
     return 0;
   }
 
   static bool add(const char* name) {
-    static Kernel kernel = {nullptr, name, sizeof...(TParameters), parameters, &run_block};
+    static Kernel kernel = {nullptr, name, sizeof...(TParameters), parameters, &run_threads};
     return append(kernel);
   }
 };
@@ -239,6 +345,7 @@ deep_jit_host_module() {
 inline const std::string& get_prelude() {
   static const std::string text = std::string(detail::kPreludeNames)
                                       .append(abi::kStructsText)
+                                      .append(detail::kPreludeBarriers)
                                       .append(detail::kPreludeRegistration);
   return text;
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// register_kernels: makes the kernels of a CUDA-style C++ source known to the module.
+// register_kernels: turns a CUDA-style C++ source into one that the prelude can work with.
 //
-// What: behind each `__global__` function definition, full specialization and explicit
-// instantiation, on the line where it ends and in its namespace, it puts a registration macro of
-// the prelude. Every line keeps its number. Comments, strings, raw strings and preprocessor lines
-// are skipped; a kernel inside `#if` is registered inside the same `#if`. When not: kernels that
-// only a macro's expansion shows, and kernels defined in a header, are not seen: instantiate or
-// register those in the source (prelude.hpp).
+// What: makes the kernels known to the module: behind each `__global__` function definition, full
+// specialization and explicit instantiation, on the line where it ends and in its namespace, it
+// puts a registration macro of the prelude. A kernel inside `#if` is registered inside the same
+// `#if`. And it puts a macro in front of `extern __shared__ T name[];` that declares `name` as the
+// block's dynamic shared memory. Nothing is taken away, and every line keeps its number. Comments,
+// strings, raw strings and preprocessor lines are skipped.
+// When not: what only a macro's expansion shows, and what stands in a header, is not seen:
+// instantiate or register such kernels in the source (prelude.hpp).
 //
 // Example:
 //     register_kernels("__global__ void f(int* x) { *x = 1; }")
@@ -17,6 +19,7 @@
 // Thread-safety: a pure function.
 #pragma once
 
+#include <algorithm>
 #include <cctype>
 #include <cstddef>
 #include <optional>
@@ -28,7 +31,7 @@
 namespace deep_jit::host {
 
 // Part of the cache key: raised when the same source would be rewritten differently.
-inline constexpr int kSourceRewriterVersion = 1;
+inline constexpr int kSourceRewriterVersion = 2;
 
 std::string register_kernels(std::string_view source);
 
@@ -182,18 +185,31 @@ class SourceLexer {
   std::vector<SourceToken> tokens_;
 };
 
-// Finds the kernels in a list of tokens. Positions are indices into the list; size() is "none".
+// Finds kernels and dynamic shared memory in a list of tokens. Positions are indices into the list;
+// size() is "none".
 class KernelFinder {
  public:
-  struct Registration {
-    std::size_t offset;  // In the source: behind the definition.
+  struct Insertion {
+    std::size_t offset;  // In the source.
     std::string text;
   };
 
   explicit KernelFinder(std::vector<SourceToken> tokens) : tokens_(std::move(tokens)) {}
 
-  std::vector<Registration> find() const {
-    std::vector<Registration> found;
+  // In the order of their places.
+  std::vector<Insertion> find() const {
+    std::vector<Insertion> found;
+    find_kernels(found);
+    find_shared_arrays(found);
+    std::ranges::stable_sort(found, {}, &Insertion::offset);
+    return found;
+  }
+
+ private:
+  using Kind = SourceToken::Kind;
+  enum class Declaration { kFunction, kTemplate, kSpecialization, kInstantiation, kExtern };
+
+  void find_kernels(std::vector<Insertion>& found) const {
     std::size_t declaration = 0;
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       const auto& token = tokens_[i];
@@ -202,12 +218,47 @@ class KernelFinder {
       const std::size_t end = find_kernel(declaration, i, found);
       if (end < tokens_.size()) declaration = (i = end) + 1;
     }
-    return found;
   }
 
- private:
-  using Kind = SourceToken::Kind;
-  enum class Declaration { kFunction, kTemplate, kSpecialization, kInstantiation, kExtern };
+  void find_shared_arrays(std::vector<Insertion>& found) const {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (is(i, "extern")) find_shared_array(i, found);
+    }
+  }
+
+  // `extern __shared__ T name[]...;`, with attributes anywhere, whose `extern` is at `begin`.
+  void find_shared_array(std::size_t begin, std::vector<Insertion>& found) const {
+    bool is_shared = false;
+    std::string type;
+    std::size_t type_end = 0;
+    std::size_t i = begin + 1;
+    for (; i < tokens_.size() && !is(i + 1, "["); ++i) {
+      const auto& token = tokens_[i];
+      if (token.is(";") || token.is("{") || token.is("}") || token.is("=") ||
+          token.kind == Kind::kDirective) {
+        return;
+      }
+      if (token.is("__shared__")) {
+        is_shared = true;
+      } else if (token.is("__align__") || token.is("alignas") || token.is("__attribute__")) {
+        i = match(i + 1, "(", ")");
+      } else {
+        if (!type.empty() && token.begin != type_end) type += ' ';
+        type += token.text;
+        type_end = token.end;
+      }
+    }
+    if (!is_shared || type.empty() || !is(i + 2, "]") || tokens_[i].kind != Kind::kIdentifier) {
+      return;
+    }
+    std::size_t end = i + 3;
+    while (is(end, "[")) end = match(end, "[", "]") + 1;
+    if (!is(end, ";")) return;
+    found.push_back({tokens_[begin].begin, "DJ_HOST_DYNAMIC_SHARED(" +
+                                               std::string(tokens_[i].text) + ", " + type +
+                                               text(i + 3, end) + ") DJ_HOST_IGNORE("});
+    found.push_back({tokens_[end - 1].end, ")"});
+  }
 
   std::size_t none() const { return tokens_.size(); }
   bool is(std::size_t i, std::string_view text) const {
@@ -286,7 +337,7 @@ class KernelFinder {
   // Handles the kernel whose `__global__` is at `global`; the position of its last token, or none()
   // when there is nothing to register.
   std::size_t find_kernel(std::size_t declaration, std::size_t global,
-                          std::vector<Registration>& found) const {
+                          std::vector<Insertion>& found) const {
     const Declaration kind = classify(declaration, global);
     if (kind == Declaration::kTemplate || kind == Declaration::kExtern) return none();
     std::size_t name_begin = none();
@@ -371,11 +422,10 @@ class KernelFinder {
 inline std::string register_kernels(std::string_view source) {
   std::string rewritten;
   std::size_t copied = 0;
-  for (const auto& registration :
-       detail::KernelFinder(detail::SourceLexer(source).tokens()).find()) {
-    rewritten += source.substr(copied, registration.offset - copied);
-    rewritten += registration.text;
-    copied = registration.offset;
+  for (const auto& insertion : detail::KernelFinder(detail::SourceLexer(source).tokens()).find()) {
+    rewritten += source.substr(copied, insertion.offset - copied);
+    rewritten += insertion.text;
+    copied = insertion.offset;
   }
   rewritten += source.substr(copied);
   return rewritten;

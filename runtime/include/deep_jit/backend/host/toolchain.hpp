@@ -26,6 +26,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,7 @@
 
 #include "deep_jit/base/env.hpp"
 #include "deep_jit/base/exception.hpp"
-#include "deep_jit/base/filesystem.hpp"
+#include "deep_jit/base/find_executable.hpp"
 #include "deep_jit/base/interrupt.hpp"
 #include "deep_jit/base/subprocess.hpp"
 #include "deep_jit/key/compiler_identity.hpp"
@@ -51,6 +52,9 @@ struct Toolchain {
     return {command.begin() + static_cast<std::ptrdiff_t>(driver) + 1, command.end()};
   }
 
+  // The folder that the compiler is installed in, which holds its own headers or is above them.
+  std::filesystem::path home() const;
+
   nlohmann::ordered_json to_json() const {
     return {
         {"command", command}, {"version", identity.version}, {"content", identity.content.hex()}};
@@ -62,27 +66,6 @@ Toolchain find_toolchain(const Env& env, const Config& config);
 // --- Inline implementations ---
 
 namespace detail {
-
-// The absolute path of a program given by name or path; nothing when it cannot be executed.
-inline std::optional<std::filesystem::path> find_executable(const std::string& program) {
-  if (program.empty()) return std::nullopt;
-  std::string search = program.find('/') != program.npos ? "" : get_env<std::string>("PATH");
-  if (search.empty()) {
-    const auto path = *normalize_path(program);
-    if (program.find('/') != program.npos && is_executable(path)) return path;
-    return std::nullopt;
-  }
-  search += ':';
-  for (std::size_t begin = 0; begin < search.size();) {
-    const std::size_t end = search.find(':', begin);
-    const std::filesystem::path directory = search.substr(begin, end - begin);
-    begin = end + 1;
-    if (directory.empty()) continue;
-    const auto path = *normalize_path(directory / program);
-    if (is_executable(path)) return path;
-  }
-  return std::nullopt;
-}
 
 class ToolchainSearch {
  public:
@@ -170,6 +153,12 @@ class ToolchainSearch {
 };
 
 }  // namespace detail
+
+inline std::filesystem::path Toolchain::home() const {
+  std::error_code ignored;
+  const auto directory = std::filesystem::weakly_canonical(command[driver], ignored).parent_path();
+  return directory.filename() == "bin" ? directory.parent_path() : directory;
+}
 
 inline Toolchain find_toolchain(const Env& env, const Config& config) {
   detail::ToolchainSearch search;
