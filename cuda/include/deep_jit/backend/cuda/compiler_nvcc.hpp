@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT
+//
+// cuda::NvccCompiler: one nvcc run, from a kernel source to `kernel.cubin` in a directory.
+//
+// What: writes `kernel.cu`, runs nvcc there with relative names, so that the output does not depend
+// on where that is, applies the checks for spills and local memory to what ptxas says, and makes
+// sure that there is a cubin. Then the post hook, and the dumps: `kernel.ptx` by a second nvcc run,
+// `kernel.sass` by cuobjdump. Under DependencyMode::kVerified the headers are listed before and
+// after the compiler has read them.
+// When not: caching, metadata and publication are Runtime's work.
+//
+// Example:
+//     NvccCompiler compiler(find_toolkit(env, config));
+//     std::vector<std::string> command = compiler.compile(source, directory, env, config, options);
+//
+// Errors: exception::CompileError, with nvcc's whole log, when it fails, leaves no output, or a
+// check does not hold; exception::Exception for options that this toolkit cannot serve;
+// exception::LaunchError, naming the kernel, while the calling thread's stream records a graph.
+// InputsChanged as in backend_concept.hpp.
+// Thread-safety: const members may be called from any thread.
+#pragma once
+
+#include <filesystem>
+#include <format>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "deep_jit/backend/cuda/artifact.hpp"
+#include "deep_jit/backend/cuda/capture.hpp"
+#include "deep_jit/backend/cuda/cuda_types.hpp"
+#include "deep_jit/backend/cuda/host_compiler.hpp"
+#include "deep_jit/backend/cuda/options.hpp"
+#include "deep_jit/backend/cuda/toolkit.hpp"
+#include "deep_jit/base/env.hpp"
+#include "deep_jit/base/exception.hpp"
+#include "deep_jit/base/filesystem.hpp"
+#include "deep_jit/base/log.hpp"
+#include "deep_jit/base/subprocess.hpp"
+#include "deep_jit/key/dependencies.hpp"
+#include "deep_jit/key/depfile.hpp"
+#include "deep_jit/key/key.hpp"
+#include "deep_jit/runtime/backend_concept.hpp"
+#include "deep_jit/runtime/config.hpp"
+#include "deep_jit/runtime/metadata.hpp"
+#include "deep_jit/runtime/post_hook.hpp"
+
+namespace deep_jit::cuda {
+
+namespace detail {
+
+inline constexpr std::string_view kDepfileName = "kernel.d";
+
+// Whether ptxas said `words`, in any case and with any white space between them.
+inline bool mentions(std::string_view output, std::string_view words) {
+  std::string plain;
+  for (const char c : output) {
+    const bool is_blank = std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos;
+    if (!is_blank) {
+      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!plain.empty() && plain.back() != ' ') {
+      plain += ' ';
+    }
+  }
+  return plain.find(words) != plain.npos;
+}
+
+}  // namespace detail
+
+inline namespace DJ_CUDA_TYPES {
+
+class NvccCompiler {
+ public:
+  // Reads the environment variables that change what nvcc makes; they count from now on.
+  explicit NvccCompiler(Toolkit toolkit);
+
+  const Toolkit& toolkit() const { return toolkit_; }
+
+  // As it is now: a compiler that was replaced in place has another identity.
+  CompilerInfo info() const;
+
+  // What the binary depends on besides options, source and nvcc itself.
+  void add_to_key(Key& key) const;
+
+  // The command line; to be run in the directory of the source.
+  std::vector<std::string> get_command(const Config& config, const CompilerOptions& options) const;
+
+  // Returns the command that made the cubin.
+  std::vector<std::string> compile(const std::string& source,
+                                   const std::filesystem::path& directory, const Env& env,
+                                   const Config& config, const CompilerOptions& options) const;
+
+ private:
+  // One request, for the steps of compile().
+  struct Job {
+    const std::string& source;
+    const std::filesystem::path& directory;
+    const Env& env;
+    const Config& config;
+    const CompilerOptions& options;
+  };
+
+  std::vector<std::string> get_command(const Config& config, const CompilerOptions& options,
+                                       const std::vector<std::string>& mode) const;
+  void check_options(const CompilerOptions& options) const;
+  CommandResult run(const Job& job, const std::vector<std::string>& command) const;
+  [[noreturn]] static void fail(const Job& job, const std::string& problem,
+                                const std::vector<std::string>& command, const std::string& output);
+  std::string make(const Job& job, const std::vector<std::string>& command, std::string_view output,
+                   std::string_view complaint) const;
+  std::optional<Dependencies> preprocess(const Job& job) const;
+  std::optional<Dependencies> read_dependencies(const Job& job) const;
+
+  Toolkit toolkit_;
+  CompilerInfo info_;
+  std::optional<HostCompiler> host_compiler_;
+  std::vector<std::pair<std::string, std::string>> environment_;
+};
+
+// --- Inline implementations ---
+
+inline NvccCompiler::NvccCompiler(Toolkit toolkit)
+    : toolkit_(std::move(toolkit)),
+      info_(identify_toolkit(toolkit_)),
+      host_compiler_(find_host_compiler()) {
+  for (const char* name : {"NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH",
+                           "COMPILER_PATH", "GCC_EXEC_PREFIX"}) {
+    if (auto value = try_get_env<std::string>(name)) environment_.emplace_back(name, *value);
+  }
+}
+
+inline CompilerInfo NvccCompiler::info() const {
+  try {
+    return identify_toolkit(toolkit_);
+  } catch (const exception::Interrupted&) {
+    throw;
+  } catch (const exception::Exception&) {
+    // Gone, or half replaced: what is in the cache can still be used, and a compile tells.
+    return info_;
+  }
+}
+
+inline void NvccCompiler::add_to_key(Key& key) const {
+  for (const auto& [name, value] : environment_) key.add("environment " + name, value);
+  if (host_compiler_) host_compiler_->add_to_key(key);
+}
+
+inline std::vector<std::string> NvccCompiler::get_command(const Config& config,
+                                                          const CompilerOptions& options) const {
+  std::vector<std::string> mode = {"--cubin", "--output-file", std::string(kCubinFileName)};
+  if (config.dependency_mode == DependencyMode::kVerified) {
+    mode.insert(mode.end(), {"-MD", "-MF", std::string(detail::kDepfileName)});
+  }
+  return get_command(config, options, mode);
+}
+
+inline std::vector<std::string> NvccCompiler::get_command(
+    const Config& config, const CompilerOptions& options,
+    const std::vector<std::string>& mode) const {
+  std::vector<std::string> command = {toolkit_.nvcc.string(), std::string(kSourceFileName)};
+  command.insert(command.end(), mode.begin(), mode.end());
+  const auto flags = options.get_flags();
+  const auto has_compiler = [&flags] {
+    for (const std::string_view flag : flags) {
+      if (flag.starts_with("-ccbin") || flag.starts_with("--compiler-bindir")) return true;
+    }
+    return false;
+  };
+  if (host_compiler_ && !has_compiler()) {  // nvcc takes one only.
+    command.insert(command.end(), {"-ccbin", host_compiler_->program});
+    for (const auto& word : host_compiler_->arguments) {
+      command.push_back("--compiler-options=" + word);
+    }
+  }
+  // Before the flags: the headers that the key was made of win over a directory given by -I.
+  for (const auto& dir : config.include_dirs) {
+    command.insert(command.end(), {"--include-path", dir.string()});
+  }
+  command.insert(command.end(), flags.begin(), flags.end());
+  for (const auto& dir : toolkit_.include_dirs) {
+    command.insert(command.end(), {"-isystem", dir.string()});
+  }
+  return command;
+}
+
+inline void NvccCompiler::check_options(const CompilerOptions& options) const {
+  if (options.dump_sass.value_or(false)) {
+    const Toolkit& toolkit = toolkit_;
+    DJ_HOST_ASSERT(toolkit.cuobjdump.has_value(),
+                   "dump_sass needs cuobjdump, and there is none beside {}: install it (the wheel "
+                   "nvidia-cuda-cuobjdump), or do not ask for SASS",
+                   toolkit.nvcc.string());
+  }
+  if (options.arch && options.arch->ends_with('f')) {
+    const NvccVersion version = ask_nvcc_version(toolkit_.nvcc);
+    if (!version.is_at_least(12, 9)) {
+      DJ_PANIC(
+          "architecture {} is a family, which needs NVCC 12.9 or newer, but {} is {}: set arch to "
+          "{}a, or use a newer toolkit",
+          *options.arch, toolkit_.nvcc.string(), version.text,
+          options.arch->substr(0, options.arch->size() - 1));
+    }
+  }
+}
+
+inline CommandResult NvccCompiler::run(const Job& job,
+                                       const std::vector<std::string>& command) const {
+  if (job.env.get<bool>("JIT_DEBUG", false) ||
+      job.env.get<bool>("JIT_PRINT_COMPILER_COMMAND", false)) {
+    log(LogLevel::kInfo, "Running command: " + format_command(command));
+  }
+  return run_command(
+      {.arguments = command, .working_directory = job.directory, .environment = environment_});
+}
+
+inline void NvccCompiler::fail(const Job& job, const std::string& problem,
+                               const std::vector<std::string>& command, const std::string& output) {
+  throw exception::CompileError(
+      __FILE__, __LINE__,
+      std::format("failed to compile {}: {}\nCommand: {}\nLog:\n{}", kSourceFileName, problem,
+                  format_command(command), output),
+      output, command, std::string(kSourceFileName), dump_json(job.options.to_json()), job.source);
+}
+
+// Runs a command that shall leave the file `output`, and returns what it said.
+inline std::string NvccCompiler::make(const Job& job, const std::vector<std::string>& command,
+                                      std::string_view output, std::string_view complaint) const {
+  CommandResult result = run(job, command);
+  if (!result.ok()) {
+    fail(job, std::format("command failed with exit code {}", result.exit_code), command,
+         result.output);
+  }
+  const auto file = job.directory / output;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    fail(job, std::format("{}: it wrote no {}", complaint, output), command, result.output);
+  }
+  if (const auto size = std::filesystem::file_size(file, error); error || size == 0) {
+    fail(job, std::format("{}: {} is empty", complaint, output), command, result.output);
+  }
+  return std::move(result.output);
+}
+
+// The headers before the compiler runs. Nothing when the preprocessor fails: the compiler will too,
+// and says it better.
+inline std::optional<Dependencies> NvccCompiler::preprocess(const Job& job) const {
+  const auto command =
+      get_command(job.config, job.options, {"-M", "-MF", std::string(detail::kDepfileName)});
+  return run(job, command).ok() ? read_dependencies(job) : std::nullopt;
+}
+
+// Nothing when a header is gone since the compiler has read it.
+inline std::optional<Dependencies> NvccCompiler::read_dependencies(const Job& job) const {
+  const auto depfile = job.directory / detail::kDepfileName;
+  std::optional<Dependencies> dependencies;
+  try {
+    dependencies = Dependencies::record(
+        parse_depfile(read(depfile)), job.directory,
+        {.include_dirs = job.config.include_dirs, .compiler_home = toolkit_.home()});
+  } catch (const exception::Exception&) {
+  }
+  std::error_code ignored;
+  std::filesystem::remove(depfile, ignored);
+  return dependencies;
+}
+
+inline std::vector<std::string> NvccCompiler::compile(const std::string& source,
+                                                      const std::filesystem::path& directory,
+                                                      const Env& env, const Config& config,
+                                                      const CompilerOptions& options) const {
+  const Job job{source, directory, env, config, options};
+  check_options(options);
+  refuse_during_capture("compile", find_kernel_name(source));
+  write_file_sync(directory / kSourceFileName, source);
+  auto command = get_command(config, options);
+  const bool is_verified = config.dependency_mode == DependencyMode::kVerified;
+  const auto before = is_verified ? preprocess(job) : std::nullopt;
+  const std::string output =
+      make(job, command, kCubinFileName, "NVCC did not produce a valid CUBIN");
+  if (options.ptxas_verbose.value_or(false) && !output.empty()) log(LogLevel::kInfo, output);
+  if (options.check_no_spills.value_or(false) &&
+      detail::mentions(output, "spilled to local memory")) {
+    fail(job,
+         "register spills, and check_no_spills is set: use fewer registers, or give each thread "
+         "more (__launch_bounds__)",
+         command, output);
+  }
+  if (options.check_no_local_memory.value_or(false) &&
+      detail::mentions(output, "local memory used")) {
+    fail(job,
+         "local memory usage, and check_no_local_memory is set: index arrays of a thread by "
+         "constants only, and unroll loops over them",
+         command, output);
+  }
+  if (is_verified) {
+    const auto after = read_dependencies(job);
+    if (!after || before != after) throw InputsChanged{};
+    write_file_sync(directory / kDependenciesFileName, after->serialize());
+  }
+  run_post_hook(config, env, options.post_hook, directory / kCubinFileName, source,
+                options.to_json());
+  if (options.dump_ptx.value_or(false)) {
+    make(job, get_command(config, options, {"--ptx", "--output-file", std::string(kPtxFileName)}),
+         kPtxFileName, "NVCC did not produce a valid PTX");
+  }
+  if (options.dump_sass.value_or(false)) {
+    const std::vector<std::string> dump = {toolkit_.cuobjdump->string(), "--dump-sass",
+                                           std::string(kCubinFileName)};
+    const CommandResult result = run(job, dump);
+    if (!result.ok()) {
+      fail(job,
+           std::format("cuobjdump did not produce valid SASS: command failed with exit code {}",
+                       result.exit_code),
+           dump, result.output);
+    }
+    if (result.output.empty()) {
+      fail(job, "cuobjdump did not produce valid SASS: it printed nothing", dump, result.output);
+    }
+    write_file_sync(directory / kSassFileName, result.output);
+  }
+  return command;
+}
+
+}  // namespace DJ_CUDA_TYPES
+}  // namespace deep_jit::cuda
