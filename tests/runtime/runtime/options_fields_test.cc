@@ -80,12 +80,12 @@ TEST(Fingerprint, TellsEveryDifference) {
   };
   std::set<std::string> bytes;
   for (const auto& options : all) {
-    std::string text;
+    FingerprintBytes text;
     append_fields_fingerprint(options, text);
-    std::string again;
+    FingerprintBytes again;
     append_fields_fingerprint(options, again);
-    EXPECT_EQ(text, again);
-    bytes.insert(text);
+    EXPECT_EQ(text.view(), again.view());
+    bytes.emplace(text.view());
   }
   EXPECT_EQ(bytes.size(), all.size());
 }

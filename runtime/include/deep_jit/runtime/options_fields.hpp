@@ -34,6 +34,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "deep_jit/runtime/fingerprint.hpp"
+
 namespace deep_jit {
 
 // A copy of `defaults` with `overrides` laid over it.
@@ -46,7 +48,7 @@ nlohmann::ordered_json fields_to_json(const Options& options);
 
 // Appends bytes that differ whenever a field differs: cheaper than flags, for in-process look-ups.
 template <class Options>
-void append_fields_fingerprint(const Options& options, std::string& bytes);
+void append_fields_fingerprint(const Options& options, FingerprintBytes& bytes);
 
 // --- Inline implementations ---
 
@@ -62,27 +64,26 @@ consteval std::size_t max_fields() {
   return sizeof(Options);  // Every field takes at least one byte.
 }
 
-inline void append_value(std::string& bytes, std::string_view value) {
-  const std::uint64_t size = value.size();
-  bytes.append(reinterpret_cast<const char*>(&size), sizeof(size));
+inline void append_value(FingerprintBytes& bytes, std::string_view value) {
+  bytes.append_value(value.size());
   bytes.append(value);
 }
 
 template <class T>
   requires std::integral<T> || std::is_enum_v<T>
-void append_value(std::string& bytes, T value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+void append_value(FingerprintBytes& bytes, T value) {
+  bytes.append_value(value);
 }
 
 template <class T>
-void append_value(std::string& bytes, const std::vector<T>& values) {
-  append_value(bytes, static_cast<std::uint64_t>(values.size()));
+void append_value(FingerprintBytes& bytes, const std::vector<T>& values) {
+  bytes.append_value(values.size());
   for (const auto& value : values) append_value(bytes, value);
 }
 
 template <class T>
-void append_value(std::string& bytes, const std::optional<T>& value) {
-  bytes.push_back(value.has_value() ? '\1' : '\0');
+void append_value(FingerprintBytes& bytes, const std::optional<T>& value) {
+  bytes.append_value(value.has_value());
   if (value) append_value(bytes, *value);
 }
 
@@ -123,7 +124,7 @@ nlohmann::ordered_json fields_to_json(const Options& options) {
 }
 
 template <class Options>
-void append_fields_fingerprint(const Options& options, std::string& bytes) {
+void append_fields_fingerprint(const Options& options, FingerprintBytes& bytes) {
   Options::visit_fields(options, [&bytes](std::string_view, const auto& member) {
     detail::append_value(bytes, member);
   });

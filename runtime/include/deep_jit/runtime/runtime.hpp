@@ -49,6 +49,7 @@
 #include "deep_jit/key/key.hpp"
 #include "deep_jit/runtime/backend_concept.hpp"
 #include "deep_jit/runtime/config.hpp"
+#include "deep_jit/runtime/fingerprint.hpp"
 #include "deep_jit/runtime/metadata.hpp"
 #include "deep_jit/runtime/options_fields.hpp"
 #include "deep_jit/runtime/post_hook.hpp"
@@ -221,10 +222,13 @@ std::string Runtime<B>::explain_key(const std::string& source, const CompilerOpt
 
 template <class B>
 Digest Runtime<B>::fingerprint(const std::string& source, const CompilerOptions& overrides) const {
-  std::string bytes;
+  FingerprintBytes bytes;
   append_fields_fingerprint(default_compiler_options, bytes);
   append_fields_fingerprint(overrides, bytes);
-  return Hasher().update(bytes).update(source).digest();
+  const Digest content = hash_bytes(source);
+  bytes.append_value(content.high);
+  bytes.append_value(content.low);
+  return hash_bytes(bytes.view());
 }
 
 template <class B>
