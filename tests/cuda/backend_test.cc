@@ -57,6 +57,25 @@ TEST_F(BackendTest, CompilesOnceAndLaunches) {
   EXPECT_EQ(compilations(), 1u) << "from the disk";
 }
 
+// Also when another device is current for the thread that compiles.
+TEST_F(BackendTest, LoadsForTheRuntimesDevice) {
+  set_device(1);
+  auto jit = make_runtime();
+  EXPECT_EQ(jit->device.get_index(), 1);
+  set_device(0);
+  const auto kernel = jit->compile("scale", source_);
+  const auto launch = [&] {
+    jit->launch(kernel, {.grid_dim = dim3(1), .block_dim = dim3(1)}, &jit, &jit, 5);
+  };
+  set_device(1);
+  driver().calls.clear();
+  launch();
+  EXPECT_EQ(driver().count("cuFuncLoad"), 0u) << "it is loaded there already";
+  set_device(0);
+  launch();
+  EXPECT_EQ(driver().count("cuFuncLoad"), 1u) << "what was current came back after the load";
+}
+
 TEST_F(BackendTest, Metadata) {
   const auto entry = make_runtime()->compile_without_load("scale", source_);
   const auto metadata = nlohmann::json::parse(read(entry / "meta.json"));

@@ -173,6 +173,7 @@ TEST_F(CompilerNvccTest, DumpsThatFail) {
 }
 
 TEST_F(CompilerNvccTest, FamilyArchitectureNeedsANewerNvcc) {
+  set_env("DJ_JIT_ALLOW_OLD_NVCC", "1");
   add_nvcc("toolkit/bin/nvcc", kWriteOutput, "12.8, V12.8.61");
   DJ_EXPECT_ERROR(
       exception::Exception, compile({.arch = "100f"}),

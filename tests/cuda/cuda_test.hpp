@@ -36,8 +36,8 @@ class CudaTest : public ScratchTest {
       unset_env(name);
     }
     for (const char* suffix :
-         {"NVCC_COMPILER", "PTXAS_VERBOSE", "CHECK_NO_SPILLS", "CHECK_NO_LOCAL_MEMORY",
-          "WITH_LINEINFO", "DUMP_ASM", "DUMP_PTX", "DUMP_SASS"}) {
+         {"NVCC_COMPILER", "ALLOW_OLD_NVCC", "PTXAS_VERBOSE", "CHECK_NO_SPILLS",
+          "CHECK_NO_LOCAL_MEMORY", "WITH_LINEINFO", "DUMP_ASM", "DUMP_PTX", "DUMP_SASS"}) {
       unset_env(std::string("DJ_JIT_") + suffix);
       unset_env(std::string("TESTLIB_JIT_") + suffix);
     }

@@ -66,6 +66,20 @@ TEST_F(ToolkitTest, SearchesInOrder) {
   EXPECT_EQ(find(python).nvcc, at("cuda_home/bin/nvcc")) << "empty is as unset";
 }
 
+TEST_F(ToolkitTest, TheOptionIsTheFirstCandidate) {
+  add_nvcc("own/my nvcc");
+  set_env("TESTLIB_JIT_NVCC_COMPILER", (scratch() / "own/my nvcc").string());
+  add_nvcc("cuda_home/bin/nvcc");
+  set_env("CUDA_HOME", (scratch() / "cuda_home").string());
+  Config own = config();
+  own.toolkit_root = scratch() / "option";
+  DJ_EXPECT_ERROR(exception::Exception, find_toolkit(env(), own),
+                  AllOf(HasSubstr("toolkit_root: NVCC compiler is not executable"),
+                        HasSubstr("option/bin/nvcc"), Not(HasSubstr("CUDA_HOME:"))));
+  add_nvcc("option/bin/nvcc");
+  EXPECT_EQ(find_toolkit(env(), own).nvcc, at("option/bin/nvcc"));
+}
+
 TEST_F(ToolkitTest, NamesEachRejectedCandidate) {
   if (std::filesystem::exists("/usr/local/cuda/bin/nvcc")) GTEST_SKIP() << "there is a toolkit";
   write_script("bin/nvcc", "echo no version\n");
@@ -113,6 +127,14 @@ TEST_F(ToolkitTest, Versions) {
   for (const char* version : {"12.9", "12.10", "13.0", "100.0"}) {
     EXPECT_EQ(find_version(version).filename(), version);
   }
+  for (const char* version : {"12.8", "12.3", "12.2", "11.8", "9.99"}) {
+    DJ_EXPECT_ERROR(exception::Exception, find_version(version),
+                    AllOf(HasSubstr("NVCC version must be at least 12.9"), HasSubstr(version),
+                          HasSubstr("JIT_ALLOW_OLD_NVCC")));
+  }
+  EXPECT_THAT(warnings, IsEmpty());
+  set_env("TESTLIB_JIT_ALLOW_OLD_NVCC", "1");
+  EXPECT_EQ(find_version("12.9").filename(), "12.9");
   EXPECT_THAT(warnings, IsEmpty());
   for (const char* version : {"12.3", "12.8", "12.8"}) {
     EXPECT_EQ(find_version(version).filename(), version);

@@ -12,23 +12,35 @@ _TESTS = _ROOT / "tests"
 # Headers without a test of their own, and where they are tested.
 _TESTED_ELSEWHERE = {
     "runtime/python_api.hpp": "tests/python/embedding",
+    "cuda/artifact.hpp": "tests/cuda/compiler_nvcc_test.cc",
+    "cuda/context.hpp": "tests/cuda/kernel_test.cc",
+    "cuda/cuda_types.hpp": "tests/cuda/backend_second_unit.cc",
+    "cuda/device_properties.hpp": "tests/cuda/device_test.cc",
+    "cuda/lazy_symbol.hpp": "tests/cuda/driver_test.cc",
+}
+
+# Where a package's headers begin, and where their tests are.
+_PLACES = {
+    "runtime": "runtime/include/deep_jit",
+    "cuda": "cuda/include/deep_jit/backend/cuda",
 }
 
 
 def headers(package):
-    folder = _ROOT / package / "include/deep_jit"
+    folder = _ROOT / _PLACES[package]
     return {path.relative_to(folder) for path in folder.rglob("*.hpp")}
 
 
 def test_every_header_has_its_test():
     missing = {
-        f"runtime/{header}"
-        for header in headers("runtime")
-        if not (_TESTS / "runtime" / header.parent / f"{header.stem}_test.cc").exists()
+        f"{package}/{header}"
+        for package in _PLACES
+        for header in headers(package)
+        if not (_TESTS / package / header.parent / f"{header.stem}_test.cc").exists()
     }
     assert missing == set(_TESTED_ELSEWHERE)
     for place in _TESTED_ELSEWHERE.values():
-        assert (_ROOT / place).is_dir(), place
+        assert (_ROOT / place).exists(), place
 
 
 def test_every_test_has_its_header():
@@ -40,11 +52,11 @@ def test_every_test_has_its_header():
 
 
 def test_every_header_is_offered():
-    offered = {
-        path.relative_to(_RUNFILES / "runtime/include/deep_jit")
-        for path in (_RUNFILES / "runtime/include/deep_jit").rglob("*.hpp")
-    }
-    assert offered == headers("runtime")
+    for package, place in _PLACES.items():
+        offered = {
+            path.relative_to(_RUNFILES / place) for path in (_RUNFILES / place).rglob("*.hpp")
+        }
+        assert offered == headers(package)
 
 
 def exists(file, name):

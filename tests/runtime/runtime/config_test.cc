@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 
 TEST(Config, NormalizesPaths) {
   const Config config("/opt/./mylib/x/..", "MYLIB", "v1", {"/opt/a/../b", "/c"}, {"b/"},
-                      "python3.11", {"/var/./cache", "/d/../e"});
+                      "python3.11", {"/var/./cache", "/d/../e"}, DependencyMode::kTracked,
+                      "/opt/cuda/.");
   EXPECT_EQ(config.python_library_root.lexically_relative("/opt/mylib"), ".");
   EXPECT_EQ(config.include_dirs, (std::vector<std::filesystem::path>{"/opt/b", "/c"}));
   EXPECT_EQ(config.get_python_path("a/../hook.py"), "/opt/mylib/hook.py");
@@ -24,6 +25,8 @@ TEST(Config, NormalizesPaths) {
   EXPECT_EQ(config.cache_dirs, (std::vector<std::filesystem::path>{"/var/cache", "/e"}));
   EXPECT_TRUE(Config("/opt/mylib", "MYLIB", "v1", {"/c"}, {"b/"}).cache_dirs.empty());
   EXPECT_EQ(config.dependency_mode, DependencyMode::kTracked);
+  EXPECT_EQ(config.toolkit_root, "/opt/cuda/");
+  EXPECT_TRUE(Config("/opt/mylib", "MYLIB").toolkit_root.empty());
 }
 
 TEST(Config, RefusesWhatCannotWork) {
@@ -42,6 +45,9 @@ TEST(Config, RefusesWhatCannotWork) {
                   HasSubstr("cache directory must not be empty"));
   DJ_EXPECT_ERROR(exception::Exception, Config("/x", "MYLIB", "", {}, {}, "", {"a/b"}),
                   AllOf(HasSubstr("cache directory must be absolute"), HasSubstr("`a/b`")));
+  DJ_EXPECT_ERROR(exception::Exception,
+                  Config("/x", "MYLIB", "", {}, {}, "", {}, DependencyMode::kTracked, "cuda"),
+                  AllOf(HasSubstr("toolkit root must be absolute"), HasSubstr("`cuda`")));
 }
 
 TEST(Config, DescribesItselfInOrder) {

@@ -43,7 +43,7 @@ namespace deep_jit {
 
 struct EnvVariable {
   std::string_view suffix;         // as in <PREFIX>_<suffix> and DJ_<suffix>
-  std::string_view type;           // "path list", "bool", "integer", "command"
+  std::string_view type;           // "path", "path list", "bool", "integer", "command"
   std::string_view default_value;  // as text
   std::string_view description;
 };
@@ -54,7 +54,10 @@ inline constexpr EnvVariable kEnvVariables[] = {
     {"JIT_DEBUG", "bool", "0",
      "Prints compiler commands and load times, compiles with debug information, keeps assembly, "
      "adds the C++ trace to errors."},
-    {"JIT_DUMP_ASM", "bool", "0", "Keeps a kernel's assembly, as kernel.s, when it is compiled."},
+    {"JIT_DUMP_ASM", "bool", "0",
+     "Keeps a kernel's assembly when it is compiled: kernel.s (Host), or kernel.ptx and "
+     "kernel.sass "
+     "(CUDA)."},
     {"JIT_CXX_COMPILER", "command", "",
      "C++ compiler of the Host backend; may hold arguments, as in 'ccache g++'."},
     {"JIT_CPP_STANDARD", "integer", "20", "C++ standard that kernels are compiled for."},
@@ -62,6 +65,20 @@ inline constexpr EnvVariable kEnvVariables[] = {
     {"JIT_PRINT_LOAD_TIME", "bool", "0", "Prints how long loading each kernel took."},
     {"JIT_NUM_THREADS", "integer", "number of processors",
      "Threads that run the blocks of a Host kernel."},
+    {"JIT_NVCC_COMPILER", "path", "",
+     "nvcc of the CUDA backend, instead of the toolkit's; the rest of the toolkit stays."},
+    {"JIT_ALLOW_OLD_NVCC", "bool", "0",
+     "Takes nvcc 12.3 to 12.8 too, with a warning, instead of 12.9 or newer only."},
+    {"JIT_PTXAS_VERBOSE", "bool", "0",
+     "Logs what nvcc and ptxas say of a CUDA kernel: registers, shared memory, spills."},
+    {"JIT_CHECK_NO_SPILLS", "bool", "0",
+     "Makes it an error when a CUDA kernel spills registers to local memory."},
+    {"JIT_CHECK_NO_LOCAL_MEMORY", "bool", "0",
+     "Makes it an error when a CUDA kernel uses local memory at all."},
+    {"JIT_WITH_LINEINFO", "bool", "0",
+     "Compiles line numbers into CUDA kernels, for profilers and debuggers."},
+    {"JIT_DUMP_PTX", "bool", "0", "Keeps a CUDA kernel's PTX, as kernel.ptx."},
+    {"JIT_DUMP_SASS", "bool", "0", "Keeps a CUDA kernel's machine code as text, as kernel.sass."},
 };
 
 // --- Plain variables ---

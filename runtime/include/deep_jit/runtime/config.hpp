@@ -4,14 +4,15 @@
 //
 // What: where the library lies, the prefix of its environment variables, a free signature for the
 // cache key, which headers its kernels may include, and, if it does not leave that to the
-// environment, where its cache lies. The constructor validates and normalises.
+// environment, where its cache and its backend's toolkit lie. The constructor validates and
+// normalises.
 // When not: per-kernel settings are CompilerOptions and LaunchOptions of the backend.
 //
 // Example:
 //     Config config("/opt/mylib", "MYLIB", "mylib 1.2", {"/opt/mylib/include"}, {"mylib/"});
 //
-// Errors: exception::Exception for an empty or relative root, include or cache directory, and for a
-// prefix that Env refuses.
+// Errors: exception::Exception for an empty or relative root, include or cache directory, for a
+// relative toolkit root, and for a prefix that Env refuses.
 // Thread-safety: a plain value.
 #pragma once
 
@@ -44,6 +45,7 @@ struct Config {
   std::string python_executable;  // Asked for the ziglang wheel; empty: python3, python from PATH.
   std::vector<std::filesystem::path> cache_dirs;  // Used instead of JIT_CACHE_DIR unless empty.
   DependencyMode dependency_mode = DependencyMode::kTracked;
+  std::filesystem::path toolkit_root;  // Of a vendor's backend; empty: it looks for one.
 
   explicit Config(std::filesystem::path root, std::string env_prefix,
                   std::string extra_signature = {},
@@ -51,12 +53,14 @@ struct Config {
                   std::vector<std::string> include_prefixes = {},
                   std::string python_executable = {},
                   std::vector<std::filesystem::path> cache_dirs = {},
-                  DependencyMode dependency_mode = DependencyMode::kTracked);
+                  DependencyMode dependency_mode = DependencyMode::kTracked,
+                  std::filesystem::path toolkit_root = {});
 
   // A path below the library root.
   std::filesystem::path get_python_path(const std::string& relative) const;
 
-  // For meta.json. Holds neither prefix, interpreter nor cache: they do not describe the library.
+  // For meta.json. Holds neither prefix, interpreter, cache nor toolkit: they do not describe the
+  // library.
   nlohmann::ordered_json to_json() const;
 };
 
@@ -65,7 +69,8 @@ struct Config {
 inline Config::Config(std::filesystem::path root, std::string env_prefix,
                       std::string extra_signature, std::vector<std::filesystem::path> include_dirs,
                       std::vector<std::string> include_prefixes, std::string python_executable,
-                      std::vector<std::filesystem::path> cache_dirs, DependencyMode dependency_mode)
+                      std::vector<std::filesystem::path> cache_dirs, DependencyMode dependency_mode,
+                      std::filesystem::path toolkit_root)
     : python_library_root(std::move(root)),
       env_prefix(std::move(env_prefix)),
       extra_signature(std::move(extra_signature)),
@@ -73,7 +78,8 @@ inline Config::Config(std::filesystem::path root, std::string env_prefix,
       include_prefixes(std::move(include_prefixes)),
       python_executable(std::move(python_executable)),
       cache_dirs(std::move(cache_dirs)),
-      dependency_mode(dependency_mode) {
+      dependency_mode(dependency_mode),
+      toolkit_root(std::move(toolkit_root)) {
   const auto normalize = [](std::filesystem::path& path, const char* what) {
     if (path.empty()) DJ_PANIC("{} must not be empty: give an absolute path", what);
     if (!path.is_absolute()) {
@@ -88,6 +94,7 @@ inline Config::Config(std::filesystem::path root, std::string env_prefix,
   const Env validated(this->env_prefix);
   for (auto& dir : this->include_dirs) normalize(dir, "include directory");
   for (auto& dir : this->cache_dirs) normalize(dir, "cache directory");
+  if (!this->toolkit_root.empty()) normalize(this->toolkit_root, "toolkit root");
 }
 
 inline std::filesystem::path Config::get_python_path(const std::string& relative) const {

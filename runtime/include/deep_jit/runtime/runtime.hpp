@@ -343,7 +343,15 @@ auto Runtime<B>::load_or_build(const Request& request) -> std::shared_ptr<Kernel
 template <class B>
 auto Runtime<B>::load(const std::filesystem::path& directory) const -> std::shared_ptr<Kernel> {
   const auto start = std::chrono::steady_clock::now();
-  auto kernel = B::load(directory, env);
+  auto kernel = [&] {
+    if constexpr (requires { device.enter(); }) {
+      // Whatever the calling thread has current: the kernel is for this runtime's device.
+      [[maybe_unused]] const auto entered = device.enter();
+      return B::load(directory, env);
+    } else {
+      return B::load(directory, env);
+    }
+  }();
   if (env.template get<bool>("JIT_DEBUG", false) ||
       env.template get<bool>("JIT_PRINT_LOAD_TIME", false)) {
     const std::chrono::duration<double, std::milli> elapsed =

@@ -2,19 +2,20 @@
 //
 // cuda::Toolkit: the nvcc that compiles kernels, and the search for it.
 //
-// What: the first of JIT_NVCC_COMPILER (the executable itself), CUDA_HOME and CUDA_PATH (toolkit
-// folders), nvcc on PATH, the nvidia-cuda-nvcc wheel of the Python in use (`nvidia/cu13` and the
-// like, or the layout of the cu12 wheels), and /usr/local/cuda. nvcc must tell a version, 12.9 or
-// newer; 12.3 to 12.8 are taken with a warning. Links are resolved: two spellings of one folder are
-// one toolkit. cuobjdump, which is packaged apart from nvcc, may be missing.
+// What: the first of Config::toolkit_root (a toolkit folder), JIT_NVCC_COMPILER (the executable
+// itself), CUDA_HOME and CUDA_PATH (toolkit folders), nvcc on PATH, the nvidia-cuda-nvcc wheel of
+// the Python in use (`nvidia/cu13` and the like, or the layout of the cu12 wheels), and
+// /usr/local/cuda. nvcc must tell a version, 12.9 or newer; JIT_ALLOW_OLD_NVCC takes 12.3 to 12.8
+// too, with a warning. Links are resolved: two spellings of one folder are one toolkit. cuobjdump,
+// which is packaged apart from nvcc, may be missing.
 // When not: flags of a kernel are CompilerOptions.
 //
 // Example:
 //     cuda::Toolkit toolkit = cuda::find_toolkit(Env("MYLIB"), config);
 //     // toolkit.nvcc == "/usr/local/cuda-13.0/bin/nvcc"
 //
-// Errors: exception::Exception that lists every candidate and why it was rejected. A variable that
-// is set is an order: when what it names does not work, nothing else is tried.
+// Errors: exception::Exception that lists every candidate and why it was rejected. An option or a
+// variable that is set is an order: when what it names does not work, nothing else is tried.
 // Thread-safety: free functions and plain values. What an nvcc answered is remembered for as long
 // as it is the same file.
 #pragma once
@@ -124,6 +125,9 @@ inline std::filesystem::path resolve_program(const std::filesystem::path& progra
 
 class ToolkitSearch {
  public:
+  explicit ToolkitSearch(const Env& env)
+      : allows_old_(env.get<bool>("JIT_ALLOW_OLD_NVCC", false)) {}
+
   // Adds a line to the list of rejected candidates unless this nvcc works.
   std::optional<Toolkit> try_nvcc(const std::string& origin, const std::filesystem::path& nvcc) {
     if (!is_executable(nvcc)) {
@@ -132,9 +136,9 @@ class ToolkitSearch {
     Toolkit toolkit{.nvcc = resolve_program(nvcc)};
     try {
       const NvccVersion version = ask_nvcc_version(toolkit.nvcc);
-      if (!version.is_at_least(12, 3)) {
-        return reject(origin, std::format("NVCC version must be at least 12.9 (or 12.3, with a "
-                                          "warning), but {} is {}",
+      if (!version.is_at_least(12, 3) || (!version.is_at_least(12, 9) && !allows_old_)) {
+        return reject(origin, std::format("NVCC version must be at least 12.9 (or 12.3, if "
+                                          "<PREFIX>_JIT_ALLOW_OLD_NVCC is set), but {} is {}",
                                           nvcc.string(), version.text));
       }
       if (!version.is_at_least(12, 9)) warn_once(toolkit.nvcc, version);
@@ -240,6 +244,7 @@ class ToolkitSearch {
     return std::nullopt;
   }
 
+  bool allows_old_;
   std::string rejected_;
 };
 
@@ -286,7 +291,12 @@ inline CompilerInfo identify_toolkit(const Toolkit& toolkit) {
 }
 
 inline Toolkit find_toolkit(const Env& env, const Config& config) {
-  detail::ToolkitSearch search;
+  detail::ToolkitSearch search(env);
+  if (!config.toolkit_root.empty()) {
+    auto found = search.try_nvcc("toolkit_root", config.toolkit_root / "bin/nvcc");
+    if (!found) search.fail();
+    return *found;
+  }
   std::vector<std::filesystem::path> folders;  // Where else cuobjdump may be.
   std::optional<std::pair<std::string, std::filesystem::path>> order;
   if (const auto nvcc = env.get<std::string>("JIT_NVCC_COMPILER"); nvcc && !nvcc->empty()) {
