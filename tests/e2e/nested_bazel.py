@@ -12,8 +12,10 @@ HERE = _RUNFILES / os.environ["TEST_WORKSPACE"]
 REPOSITORY = (HERE / "MODULE.bazel").resolve().parent
 
 
-def run(launcher, workspace, zig_repository, *arguments, startup=()):
-    """Runs `bazelw STARTUP ARGUMENTS` in a workspace; returns its output, fails when Bazel does.
+def run(launcher, workspace, zig_repository, *arguments, startup=(), expected=0):
+    """Runs `bazelw STARTUP ARGUMENTS` in a workspace; returns its output.
+
+    Fails when Bazel's exit code is not the expected one.
 
     The compiler that this build has fetched serves the nested one too, as `zig_repository`; without
     it that one would fetch it again.
@@ -36,5 +38,5 @@ def run(launcher, workspace, zig_repository, *arguments, startup=()):
         text=True,
         check=False,
     )
-    assert result.returncode == 0, result.stdout
+    assert result.returncode == expected, result.stdout
     return result.stdout

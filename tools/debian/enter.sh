@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # Runs a command inside the Debian root file system, with the workspace, the user's cache folder, the
-# Python installations and pip's configuration at their own paths.
+# Python installations, CUDA and pip's configuration at their own paths.
 #
 #   debian_root_mounts ROOT REPOSITORY      # fills the array DEBIAN_MOUNTS, bubblewrap's arguments
 #   debian_root_exec COMMAND ARGS...        # replaces this process
@@ -32,12 +32,14 @@ debian_root_mounts() {
   for path in "$cache_home" "$(dirname "$(debian_cache_home)")" /tmp; do
     DEBIAN_MOUNTS+=(--bind "$path" "$path")
   done
-  # Read only, where they are there: name resolution, certificates, interpreters, pip's configuration.
+  # Read only, where they are there: name resolution, certificates, interpreters, CUDA for
+  # --config=local_cuda, pip's configuration.
   while IFS= read -r path; do
     [[ -e $path ]] && DEBIAN_MOUNTS+=(--ro-bind "$path" "$path")
   done < <(
     printf '%s\n' /etc/resolv.conf /etc/hosts /etc/ssl/certs /usr/share/ca-certificates \
       /usr/local/share/ca-certificates "${PYENV_ROOT:-$home/.pyenv}" \
+      "${CUDA_HOME:-}" /usr/local/cuda \
       /etc/pip.conf /etc/xdg/pip "$home/.config/pip" "$home/.pip"
     debian_pip_paths
   )

@@ -6,7 +6,8 @@
 A group is one package with all that it needs. For each group, Python version and machine that the
 project builds for (or those in "machines"), pip is asked what it would install (nothing is
 installed); name, version and sha256 of each wheel go into the lock, and no address. A group without
-"pythons" holds wheels that any Python can use. pip evaluates environment markers with the
+"pythons" holds wheels that any Python can use; one whose "dependencies" are false holds its
+requirements only, for what is no Python in them. pip evaluates environment markers with the
 interpreter that runs it, so each Python version is asked by its own interpreter.
 """
 
@@ -44,7 +45,7 @@ def find_interpreter(python):
     sys.exit(f"lock: no Python {python} with pip on PATH or in {pyenv}; install one")
 
 
-def resolve(interpreter, python, machine, requirements):
+def resolve(interpreter, python, machine, settings):
     """What pip would install: {name: (version, sha256)}."""
     platforms = [f"--platform={tag}_{machine}" for tag in _MANYLINUX]
     with tempfile.TemporaryDirectory() as scratch:
@@ -63,7 +64,8 @@ def resolve(interpreter, python, machine, requirements):
             "--implementation=cp",
             f"--python-version={python}",
             *platforms,
-            *requirements,
+            *([] if settings.get("dependencies", True) else ["--no-deps"]),
+            *settings["requirements"],
         ]
         subprocess.run(command, check=True)
         entries = json.loads(report.read_text())["install"]
@@ -105,7 +107,7 @@ def main():
             interpreter = find_interpreter(asked)
             print(f"{group} ({python})", flush=True)
             found = {
-                machine: resolve(interpreter, asked, machine, settings["requirements"])
+                machine: resolve(interpreter, asked, machine, settings)
                 for machine in settings.get("machines", _MACHINES)
             }
             lock[group][python] = merge(group, python, found)
