@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "python/bindings/convert.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace deep_jit::python {
 namespace {
 
-void require_str(PyObject* text, const char* what) {
-  if (PyUnicode_Check(text)) return;
-  const Ref type{PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(text)), "__name__")};
-  if (type) PyErr_Format(PyExc_TypeError, "%s must be str, not %S", what, type.get());
+[[noreturn]] void refuse_type(PyObject* value, const char* what, const char* expected) {
+  const Ref type{PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(value)), "__name__")};
+  if (type) {
+    PyErr_Format(PyExc_TypeError, "%s must be %s, not %S: %R", what, expected, type.get(), value);
+  }
   throw PythonError{};
 }
 
@@ -16,10 +20,16 @@ auto convert_list(PyObject* sequence, const char* what, Convert convert) {
   std::vector<decltype(convert(sequence, what))> result;
   // A str is a sequence of str too: one flag given without a list would become one flag per letter.
   if (PyUnicode_Check(sequence) || PyBytes_Check(sequence)) {
-    PyErr_Format(PyExc_TypeError, "%s must be a sequence of str, not one str", what);
+    PyErr_Format(PyExc_TypeError, "%s must be a sequence of str, not one str: %R", what, sequence);
     throw PythonError{};
   }
-  const Ref items = checked(PySequence_List(sequence));
+  const Ref items =
+      PyList_CheckExact(sequence) ? Ref::borrow(sequence) : Ref{PySequence_List(sequence)};
+  if (!items) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw PythonError{};
+    PyErr_Clear();
+    refuse_type(sequence, what, "a sequence of str");
+  }
   const Py_ssize_t size = PyList_Size(items.get());
   result.reserve(static_cast<std::size_t>(size));
   for (Py_ssize_t i = 0; i < size; ++i)
@@ -30,15 +40,23 @@ auto convert_list(PyObject* sequence, const char* what, Convert convert) {
 }  // namespace
 
 std::string to_utf8(PyObject* text, const char* what) {
-  require_str(text, what);
+  if (!PyUnicode_Check(text)) refuse_type(text, what, "str");
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text, &size);
   if (data == nullptr) throw PythonError{};
   return {data, static_cast<std::size_t>(size)};
 }
 
-std::string to_native(PyObject* text, const char* what) {
-  require_str(text, what);
+std::string to_native(PyObject* text, const char* what, const char* expected) {
+  if (!PyUnicode_Check(text)) refuse_type(text, what, expected);
+  // What is ASCII is so in every encoding of file systems, and Python keeps its UTF-8 at hand.
+  Py_ssize_t length = 0;
+  if (const char* const known = PyUnicode_AsUTF8AndSize(text, &length)) {
+    const std::string_view view(known, static_cast<std::size_t>(length));
+    if (std::ranges::all_of(view, [](char c) { return c > 0; })) return std::string(view);
+  } else {
+    PyErr_Clear();  // Surrogates, which stand for bytes.
+  }
   const Ref bytes = checked(PyUnicode_EncodeFSDefault(text));
   char* data = nullptr;
   Py_ssize_t size = 0;
@@ -56,11 +74,8 @@ std::filesystem::path to_path(PyObject* text, const char* what) {
 }
 
 std::vector<std::string> to_native_list(PyObject* sequence, const char* what) {
-  return convert_list(sequence, what, to_native);
-}
-
-std::vector<std::string> to_utf8_list(PyObject* sequence, const char* what) {
-  return convert_list(sequence, what, to_utf8);
+  return convert_list(sequence, what,
+                      [](PyObject* text, const char* name) { return to_native(text, name); });
 }
 
 std::vector<std::filesystem::path> to_path_list(PyObject* sequence, const char* what) {
@@ -70,8 +85,20 @@ std::vector<std::filesystem::path> to_path_list(PyObject* sequence, const char* 
 bool to_bool(PyObject* value, const char* what) {
   if (value == Py_True) return true;
   if (value == Py_False) return false;
-  PyErr_Format(PyExc_TypeError, "%s must be True, False or None, not %R", what, value);
-  throw PythonError{};
+  refuse_type(value, what, "True, False or None");
+}
+
+int to_int(PyObject* value, const char* what) {
+  if (!PyIndex_Check(value) || PyBool_Check(value)) refuse_type(value, what, "int or None");
+  const Ref number = checked(PyNumber_Index(value));
+  int overflow = 0;
+  const long long result = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
+  if (overflow != 0 || result < std::numeric_limits<int>::min() ||
+      result > std::numeric_limits<int>::max()) {
+    PyErr_Format(PyExc_OverflowError, "%s must fit into 32 bits, but is %R", what, value);
+    throw PythonError{};
+  }
+  return static_cast<int>(result);
 }
 
 Ref from_native(std::string_view text) {

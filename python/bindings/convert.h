@@ -8,9 +8,8 @@
 //
 //     const std::filesystem::path path = to_path(argument, "include_dirs");
 //
-// Errors: TypeError or ValueError that names the argument, as PythonError.
-// Thread-safety: the GIL
-// is held.
+// Errors: TypeError, ValueError or OverflowError that names the argument (`what`), as PythonError.
+// Thread-safety: the GIL is held.
 #pragma once
 
 #include <filesystem>
@@ -25,12 +24,12 @@ namespace deep_jit::python {
 // --- From Python ---
 
 std::string to_utf8(PyObject* text, const char* what);
-std::string to_native(PyObject* text, const char* what);
+std::string to_native(PyObject* text, const char* what, const char* expected = "str");
 std::filesystem::path to_path(PyObject* text, const char* what);
 std::vector<std::string> to_native_list(PyObject* sequence, const char* what);
-std::vector<std::string> to_utf8_list(PyObject* sequence, const char* what);
 std::vector<std::filesystem::path> to_path_list(PyObject* sequence, const char* what);
 bool to_bool(PyObject* value, const char* what);
+int to_int(PyObject* value, const char* what);
 
 // --- To Python ---
 

@@ -37,6 +37,7 @@ void set_compile_error(const State& state, const exception::CompileError& error)
   set_attribute(raised, "command", from_native_list(error.command));
   set_attribute(raised, "options", parse_json(error.options));
   set_attribute(raised, "source_path", from_native(error.source_path));
+  set_attribute(raised, "source", from_output(error.source));
   PyErr_SetObject(state.compile_error, raised.get());
 }
 
@@ -122,11 +123,13 @@ void add_exceptions(PyObject* module, State& state) {
           "    log (str): everything that the compiler wrote, undecodable bytes replaced.\n"
           "    command (list[str]): its argument vector.\n"
           "    options (dict[str, object]): the merged compiler options.\n"
-          "    source_path (str): the file that was compiled; gone unless debugging kept it.",
+          "    source_path (str): the file that was compiled; gone unless debugging kept it.\n"
+          "    source (str): the kernel's source as it was given.",
           state.deep_jit_error,
           make_fields(field("log", PyUnicode_FromString("")), field("command", PyList_New(0)),
                       field("options", PyDict_New()),
-                      field("source_path", PyUnicode_FromString(""))))
+                      field("source_path", PyUnicode_FromString("")),
+                      field("source", PyUnicode_FromString(""))))
           .release();
   state.cache_error =
       add_exception(module, "CacheError",
@@ -156,6 +159,21 @@ void set_error_from_exception(const State& state, std::string_view kernel) noexc
       PyErr_SetString(PyExc_SystemError, "a CPython call failed without an error");
   } catch (...) {
     PyErr_NoMemory();
+  }
+}
+
+void add_place(Py_ssize_t index) noexcept {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (type == PyExc_TypeError || type == PyExc_ValueError || type == PyExc_OverflowError) {
+    PyErr_Format(type, "kernels[%zd]: %S", index, value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  } else {
+    PyErr_Restore(type, value, traceback);
   }
 }
 

@@ -3,7 +3,8 @@
 // The border between C++ exceptions and Python exceptions. No C++ exception leaves the extension.
 //
 // Every function that CPython calls wraps its body in `guarded`, which maps whatever was thrown:
-//   exception::CompileError -> deep_jit.CompileError with log, command, options, source_path
+//   exception::CompileError -> deep_jit.CompileError with log, command, options, source_path,
+//                              source
 //   exception::CacheError   -> deep_jit.CacheError
 //   exception::LaunchError  -> deep_jit.LaunchError with kernel, parameter
 //   exception::Interrupted  -> the exception that the signal handler raised (KeyboardInterrupt)
@@ -43,6 +44,10 @@ void add_exceptions(PyObject* module, State& state);
 
 // Sets the Python exception for the C++ exception in flight. Call inside a catch block only.
 void set_error_from_exception(const State& state, std::string_view kernel) noexcept;
+
+// Puts "kernels[<index>]: " before the text of the Python exception that is set, if that is a
+// TypeError, ValueError or OverflowError.
+void add_place(Py_ssize_t index) noexcept;
 
 // The Python exception for a C++ exception, as an object. None may be set. Throws PythonError.
 Ref to_python_exception(const State& state, const std::exception_ptr& error);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "python/bindings/kernel_type.h"
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <format>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "python/bindings/errors.h"
 #include "python/bindings/gil.h"
 #include "python/bindings/instance.h"
+#include "python/bindings/launch_options.h"
 
 namespace deep_jit::python {
 namespace {
@@ -31,84 +31,47 @@ struct KernelData {
 
 struct BoundData {
   std::shared_ptr<KernelData> kernel;
-  LaunchOptions options;
+  LaunchOptions options;  // Whole: the defaults are in it.
 };
 
 // --- Launching ---
 
-void launch(State& state, const KernelData& data, const LaunchOptions& overrides,
+void launch(State& state, const KernelData& data, const LaunchOptions& options,
             PyObject* const* arguments, Py_ssize_t count) {
   ArgumentPack pack(state, data.signature, arguments, count);
-  const LaunchOptions options = data.runtime->default_launch_options.override_with(overrides);
   const GilRelease released;
   data.kernel->launch_raw(options, pack.pointers(), pack.size());
 }
 
-unsigned to_extent(const Signature& signature, PyObject* value, const char* what) {
-  const auto refuse = [&](const std::string& problem) -> unsigned {
-    throw ArgumentError{
-        std::format("cannot launch kernel `{}`: {} {}", signature.kernel, what, problem),
-        signature.kernel, std::nullopt};
-  };
-  if (!PyIndex_Check(value)) return refuse("must be an int or a tuple of up to three ints");
-  const Ref number = checked(PyNumber_Index(value));
-  int overflow = 0;
-  const long long extent = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
-  if (overflow > 0 || extent > std::numeric_limits<unsigned>::max())
-    return refuse("dimensions must be below 2**32");
-  if (overflow < 0 || extent < 0) return refuse("dimensions must be positive");
-  return static_cast<unsigned>(extent);  // zero is for the core to refuse, with the whole shape
-}
-
-Dim3 to_dim3(const Signature& signature, PyObject* value, const char* what) {
-  if (!PyTuple_Check(value) && !PyList_Check(value))
-    return {to_extent(signature, value, what), 1, 1};
-  const Py_ssize_t size = PySequence_Size(value);
-  if (size < 1 || size > 3) {
-    throw ArgumentError{
-        std::format("cannot launch kernel `{}`: {} must have one to three dimensions, not {}",
-                    signature.kernel, what, size),
-        signature.kernel, std::nullopt};
-  }
-  std::array<unsigned, 3> extents{1, 1, 1};
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    const Ref item = checked(PySequence_GetItem(value, i));
-    extents[static_cast<std::size_t>(i)] = to_extent(signature, item.get(), what);
-  }
-  return {extents[0], extents[1], extents[2]};
-}
-
-int to_num_threads(const Signature& signature, PyObject* value) {
-  const Ref number = checked(PyNumber_Index(value));
-  int overflow = 0;
-  const long long count = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
-  if (overflow != 0 || count < 1 || count > std::numeric_limits<int>::max()) {
-    throw ArgumentError{
-        std::format("cannot launch kernel `{}`: num_threads must be between 1 and 2**31 - 1",
-                    signature.kernel),
-        signature.kernel, std::nullopt};
-  }
-  return static_cast<int>(count);
-}
-
 // --- BoundLaunch ---
 
-PyObject* bound_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+PyObject* bound_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                       PyObject* names) {
   State& state = state_of(self);
   const BoundData& bound = data_of<BoundData>(self);
+  const std::string& kernel = bound.kernel->signature.kernel;
   return guarded(
       state,
       [&] {
-        launch(state, *bound.kernel, bound.options, arguments, count);
+        if (names == nullptr) {
+          launch(state, *bound.kernel, bound.options, arguments, count);
+        } else {
+          LaunchOptions options = bound.options;
+          for (Py_ssize_t i = 0; i < PyTuple_Size(names); ++i) {
+            set_launch_option(options, kernel, "launch", PyTuple_GetItem(names, i),
+                              arguments[count + i]);
+          }
+          launch(state, *bound.kernel, options, arguments, count);
+        }
         return Ref::borrow(Py_None).release();
       },
-      static_cast<PyObject*>(nullptr), bound.kernel->signature.kernel);
+      static_cast<PyObject*>(nullptr), kernel);
 }
 
 PyMethodDef kBoundLaunchMethod = {
     "launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&bound_launch)),
-    METH_FASTCALL,
-    "launch($self, /, *args)\n--\n\n"
+    METH_FASTCALL | METH_KEYWORDS,
+    "launch($self, /, *args, num_smem_bytes=None, num_threads=None)\n--\n\n"
     "Runs the kernel with these arguments and waits until it is done. See deep_jit.Kernel."};
 
 PyObject* dim3_to_python(const std::optional<Dim3>& dim) {
@@ -163,85 +126,62 @@ PyObject* kernel_subscript(PyObject* self, PyObject* key) {
         }
         auto bound = std::make_shared<BoundData>();
         bound->kernel = data;
-        bound->options.grid_dim = to_dim3(signature, PyTuple_GetItem(key, 0), "grid");
-        bound->options.block_dim = to_dim3(signature, PyTuple_GetItem(key, 1), "block");
+        bound->options = data->runtime->default_launch_options;
+        bound->options.grid_dim = to_dim3<Dim3>(signature.kernel, PyTuple_GetItem(key, 0), "grid");
+        bound->options.block_dim =
+            to_dim3<Dim3>(signature.kernel, PyTuple_GetItem(key, 1), "block");
         const Ref object{make_instance<BoundData>(state.bound_launch_type, std::move(bound))};
         return checked(PyCFunction_NewEx(&kBoundLaunchMethod, object.get(), nullptr)).release();
       },
       static_cast<PyObject*>(nullptr), data->signature.kernel);
 }
 
-struct LaunchKeywords {
-  PyObject* grid = Py_None;
-  PyObject* block = Py_None;
-  PyObject* args = nullptr;
-  PyObject* num_threads = Py_None;
-};
-
-// Borrowed references out of a METH_FASTCALL | METH_KEYWORDS call.
-LaunchKeywords parse_launch(PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-  if (count != 0) {
-    PyErr_SetString(PyExc_TypeError,
-                    "launch() takes keyword arguments only: grid, block, args, num_threads");
-    throw PythonError{};
-  }
-  LaunchKeywords parsed;
-  const Py_ssize_t keywords = names != nullptr ? PyTuple_Size(names) : 0;
-  for (Py_ssize_t i = 0; i < keywords; ++i) {
-    PyObject* name = PyTuple_GetItem(names, i);
-    const auto is = [name](const char* text) {
-      return PyUnicode_CompareWithASCIIString(name, text) == 0;
-    };
-    if (is("grid")) {
-      parsed.grid = arguments[i];
-    } else if (is("block")) {
-      parsed.block = arguments[i];
-    } else if (is("args")) {
-      parsed.args = arguments[i];
-    } else if (is("num_threads")) {
-      parsed.num_threads = arguments[i];
-    } else {
-      PyErr_Format(PyExc_TypeError, "launch() got an unexpected keyword argument %R", name);
-      throw PythonError{};
-    }
-  }
-  return parsed;
-}
-
 PyObject* kernel_launch(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                         PyObject* names) {
   State& state = state_of(self);
   const KernelData& data = data_of<KernelData>(self);
+  const std::string& kernel = data.signature.kernel;
   return guarded(
       state,
       [&] {
-        const LaunchKeywords keywords = parse_launch(arguments, count, names);
-        LaunchOptions options;
-        if (keywords.grid != Py_None)
-          options.grid_dim = to_dim3(data.signature, keywords.grid, "grid");
-        if (keywords.block != Py_None)
-          options.block_dim = to_dim3(data.signature, keywords.block, "block");
-        if (keywords.num_threads != Py_None) {
-          options.num_threads = to_num_threads(data.signature, keywords.num_threads);
-        }
-        if (keywords.args != nullptr && !PyTuple_Check(keywords.args) &&
-            !PyList_Check(keywords.args)) {
-          PyErr_Format(PyExc_TypeError,
-                       "args must be a tuple or a list of the kernel's arguments, not %R",
-                       reinterpret_cast<PyObject*>(Py_TYPE(keywords.args)));
+        if (count != 0) {
+          PyErr_SetString(PyExc_TypeError,
+                          "launch() takes keyword arguments only: grid, block, args and options");
           throw PythonError{};
         }
+        LaunchOptions options = data.runtime->default_launch_options;
         // A list of our own: the caller's may be changed by another thread while the kernel runs.
-        const Ref list =
-            checked(keywords.args != nullptr ? PySequence_List(keywords.args) : PyList_New(0));
-        std::vector<PyObject*> items(static_cast<std::size_t>(PyList_Size(list.get())));
+        Ref list;
+        for (Py_ssize_t i = 0; i < (names != nullptr ? PyTuple_Size(names) : 0); ++i) {
+          PyObject* const name = PyTuple_GetItem(names, i);
+          PyObject* const value = arguments[i];
+          const auto is = [name](const char* text) {
+            return PyUnicode_CompareWithASCIIString(name, text) == 0;
+          };
+          if (is("grid")) {
+            if (value != Py_None) options.grid_dim = to_dim3<Dim3>(kernel, value, "grid");
+          } else if (is("block")) {
+            if (value != Py_None) options.block_dim = to_dim3<Dim3>(kernel, value, "block");
+          } else if (!is("args")) {
+            set_launch_option(options, kernel, "launch", name, value);
+          } else if (PyTuple_Check(value) || PyList_Check(value)) {
+            list = checked(PySequence_List(value));
+          } else {
+            PyErr_Format(PyExc_TypeError,
+                         "args must be a tuple or a list of the kernel's arguments, not %R",
+                         reinterpret_cast<PyObject*>(Py_TYPE(value)));
+            throw PythonError{};
+          }
+        }
+        std::vector<PyObject*> items(list ? static_cast<std::size_t>(PyList_Size(list.get()))
+                                          : std::size_t{0});
         for (std::size_t i = 0; i < items.size(); ++i) {
           items[i] = PyList_GetItem(list.get(), static_cast<Py_ssize_t>(i));
         }
         launch(state, data, options, items.data(), static_cast<Py_ssize_t>(items.size()));
         return Ref::borrow(Py_None).release();
       },
-      static_cast<PyObject*>(nullptr), data.signature.kernel);
+      static_cast<PyObject*>(nullptr), kernel);
 }
 
 PyObject* kernel_name(PyObject* self, void*) {
@@ -314,12 +254,13 @@ PyGetSetDef kKernelGetters[] = {
 PyMethodDef kKernelMethods[] = {
     {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&kernel_launch)),
      METH_FASTCALL | METH_KEYWORDS,
-     "launch($self, /, *, grid, block, args=(), num_threads=None)\n--\n\n"
+     "launch($self, /, *, grid, block, args=(), num_smem_bytes=None, num_threads=None)\n--\n\n"
      "Runs the kernel and waits until it is done; the GIL is released meanwhile.\n\n"
      "Args:\n"
      "    grid: blocks, an int or a tuple (x, y, z) of up to three.\n"
      "    block: threads per block, an int or a tuple of up to three.\n"
      "    args: one argument per parameter; see the class.\n"
+     "    num_smem_bytes: dynamic shared memory of each block; None: none.\n"
      "    num_threads: operating system threads that run blocks at once, the calling one "
      "included;\n"
      "        None: <PREFIX>_JIT_NUM_THREADS, or as many as the machine runs at once.\n\n"
@@ -335,7 +276,8 @@ PyType_Slot kKernelSlots[] = {
          "    kernel[grid, block](out, x, n)\n\n"
          "runs grid x block threads and returns when all are done. Grid and block "
          "are ints or tuples of up to\n"
-         "three. Arguments are converted to exactly the width and kind of their "
+         "three; num_smem_bytes= and num_threads= may follow the arguments, as in launch(). "
+         "Arguments are converted to exactly the width and kind of their "
          "parameter, or refused:\n\n"
          "- pointer: a NumPy array, a torch CPU tensor, or an object with DLPack, the "
          "array interface or the\n"

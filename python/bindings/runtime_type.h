@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// deep_jit._core.HostRuntime: deep_jit::Runtime<Host> behind a LazyInit, with positional methods.
+// deep_jit._core.HostRuntime: the runtime of the host backend (runtime_binding.h).
 //
-// Users meet it through deep_jit.Runtime (python/deep_jit/_runtime.py), which has the keywords, the
-// defaults and the documentation; this type only converts, releases the GIL and calls.
-//
-// Errors: as errors.h maps them.
-// Thread-safety: all methods may be called from many threads at
-// once; the C++ runtime is made by the first that needs it.
+// Errors: PythonError.
+// Thread-safety: the GIL is held.
 #pragma once
 
 #include "python/bindings/object.h"

@@ -24,6 +24,7 @@ from deep_jit._core import (
     Param,
 )
 from deep_jit._include import get_include
+from deep_jit._options import HostOptions
 from deep_jit._runtime import Runtime
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "CompileManyError",
     "DeepJITError",
     "FailedKernel",
+    "HostOptions",
     "Kernel",
     "KernelSource",
     "LaunchError",

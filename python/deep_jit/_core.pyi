@@ -20,6 +20,8 @@ class CompileError(DeepJITError):
     """The merged compiler options."""
     source_path: str
     """The file that was compiled."""
+    source: str
+    """The kernel's source as it was given."""
 
 class CacheError(DeepJITError):
     """The disk cache cannot be written. A damaged entry raises nothing: it is rebuilt."""
@@ -86,7 +88,9 @@ class BoundLaunch:
     def block(self) -> tuple[int, int, int]:
         """Threads per block and dimension."""
 
-    def launch(self, *args: Any) -> None:
+    def launch(
+        self, *args: Any, num_smem_bytes: int | None = None, num_threads: int | None = None
+    ) -> None:
         """Runs the kernel with these arguments and waits until it is done."""
 
 @final
@@ -111,6 +115,7 @@ class Kernel:
         grid: _Dim,
         block: _Dim,
         args: tuple[Any, ...] | list[Any] = ...,
+        num_smem_bytes: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         """Runs the kernel and waits until it is done; the GIL is released meanwhile."""
@@ -120,7 +125,7 @@ class Kernel:
 
 @final
 class HostRuntime:
-    """The host backend's runtime, positional arguments only; use deep_jit.Runtime."""
+    """The host backend's runtime; use deep_jit.Runtime."""
 
     def __new__(
         cls,
@@ -131,47 +136,14 @@ class HostRuntime:
         include_prefixes: Sequence[str],
         python_executable: str,
         cache_dirs: Sequence[str],
+        dependency_mode: str,
         /,
     ) -> HostRuntime: ...
-    def compile(
-        self,
-        name: str,
-        source: str,
-        optimize_level: str | None,
-        debug_info: bool | None,
-        cxx_flags: Sequence[str] | None,
-        extra_cxx_flags: Sequence[str],
-        /,
-    ) -> Kernel: ...
+    def compile(self, name: str, source: str, options: dict[str, Any], /) -> Kernel: ...
     def compile_many(
-        self, requests: Sequence[tuple[Any, ...]], jobs: int, /
+        self, requests: Sequence[tuple[str, str, dict[str, Any]]], jobs: int, /
     ) -> list[Kernel | Exception]: ...
-    def compile_without_load(
-        self,
-        name: str,
-        source: str,
-        optimize_level: str | None,
-        debug_info: bool | None,
-        cxx_flags: Sequence[str] | None,
-        extra_cxx_flags: Sequence[str],
-        /,
-    ) -> str: ...
-    def cache_key(
-        self,
-        source: str,
-        optimize_level: str | None,
-        debug_info: bool | None,
-        cxx_flags: Sequence[str] | None,
-        extra_cxx_flags: Sequence[str],
-        /,
-    ) -> str: ...
-    def explain_key(
-        self,
-        source: str,
-        optimize_level: str | None,
-        debug_info: bool | None,
-        cxx_flags: Sequence[str] | None,
-        extra_cxx_flags: Sequence[str],
-        /,
-    ) -> str: ...
+    def compile_without_load(self, name: str, source: str, options: dict[str, Any], /) -> str: ...
+    def cache_key(self, source: str, options: dict[str, Any], /) -> str: ...
+    def explain_key(self, source: str, options: dict[str, Any], /) -> str: ...
     def cache_info(self) -> CacheInfo: ...

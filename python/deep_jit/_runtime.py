@@ -5,10 +5,16 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deep_jit._compile_many import FailedKernel, KernelSource, make_error, to_kernel_sources
 from deep_jit._core import CacheInfo, HostRuntime, Kernel
+from deep_jit._options import HostOptions
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 StrPath = str | os.PathLike[str]
 
@@ -42,9 +48,13 @@ class Runtime:
         library_root: absolute folder of the library, noted in `meta.json`; default: this package's.
         cache_dirs: absolute cache folders instead of those of JIT_CACHE_DIR; the first is written
             to. None given: the environment decides.
+        dependency_mode: how changes of headers are noticed. "tracked": as `include_prefixes` says.
+            "verified": the compiler's own list of all headers that it read is kept with the kernel,
+            and a change of any, also of a quoted or a system header, is a miss on disk. It costs a
+            preprocessor run for each compilation, and a look at each header for a kernel on disk.
 
     Raises:
-        ValueError: no such backend.
+        ValueError: no such backend or dependency mode.
         DeepJITError: an empty or reserved prefix, an empty or relative folder.
     """
 
@@ -60,6 +70,7 @@ class Runtime:
         extra_signature: str = "",
         library_root: StrPath | None = None,
         cache_dirs: Sequence[StrPath] = (),
+        dependency_mode: str = "tracked",
     ) -> None:
         if backend not in _BACKENDS:
             raise ValueError(f"no backend {backend!r}; there is: {', '.join(sorted(_BACKENDS))}")
@@ -78,6 +89,7 @@ class Runtime:
             include_prefixes,
             sys.executable or "",
             _paths(cache_dirs, "cache_dirs"),
+            dependency_mode,
         )
 
     def __repr__(self) -> str:
@@ -88,38 +100,24 @@ class Runtime:
         """Name of the backend, as given to the constructor."""
         return self._backend
 
-    def compile(
-        self,
-        name: str,
-        source: str,
-        *,
-        optimize_level: str | int | None = None,
-        debug_info: bool | None = None,
-        cxx_flags: Sequence[str] | None = None,
-        extra_cxx_flags: Sequence[str] = (),
-    ) -> Kernel:
+    def compile(self, name: str, source: str, **options: "Unpack[HostOptions]") -> Kernel:
         """Returns the loaded kernel of `source`, compiled now unless memory or disk has it.
 
         Args:
             name: tag for people, `[A-Za-z0-9_]+`, in the name of the entry's folder; not part of
                 the key.
             source: C++ with exactly one `__global__` function.
-            optimize_level: what follows `-O`: 0 to 3, "s", "fast"; default 3.
-            debug_info: whether to add `-g`; default: only under JIT_DEBUG.
-            cxx_flags: replaces the default flags (`-std=c++20`, `-fPIC`, ...).
-            extra_cxx_flags: come after all other flags.
+            **options: see deep_jit.HostOptions.
 
         Raises:
-            CompileError: the compiler failed; its log and command are attributes. Nothing is kept,
-                and the next call tries again.
+            CompileError: the compiler (or the post hook) failed; its log and command are
+                attributes. Nothing is kept, and the next call tries again.
             CacheError: the cache folder cannot be written.
             DeepJITError: no compiler, a bad name, a tracked header that is missing, not exactly one
                 kernel.
             KeyboardInterrupt: Ctrl-C; the compiler is gone and nothing is left behind.
         """
-        return self._core.compile(
-            name, source, _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
-        )
+        return self._core.compile(name, source, options)
 
     def compile_many(
         self,
@@ -147,10 +145,7 @@ class Runtime:
         if not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1:
             raise TypeError(f"jobs must be an int of at least 1, or None, not {jobs!r}")
         sources = to_kernel_sources(kernels)
-        requests = [
-            (source.name, source.source, *_checked_options(index, source.options))
-            for index, source in enumerate(sources)
-        ]
+        requests = [(source.name, source.source, dict(source.options)) for source in sources]
         if not requests:
             return []
         results = self._core.compile_many(requests, min(jobs, len(requests)))
@@ -164,56 +159,25 @@ class Runtime:
         return [result for result in results if isinstance(result, Kernel)]
 
     def compile_without_load(
-        self,
-        name: str,
-        source: str,
-        *,
-        optimize_level: str | int | None = None,
-        debug_info: bool | None = None,
-        cxx_flags: Sequence[str] | None = None,
-        extra_cxx_flags: Sequence[str] = (),
+        self, name: str, source: str, **options: "Unpack[HostOptions]"
     ) -> Path:
         """Compiles unless the disk has it, and returns the entry's folder. Loads nothing.
 
         For building caches ahead of time, also after a fork and where the kernel could not run.
         Arguments and errors are those of `compile`.
         """
-        return Path(
-            self._core.compile_without_load(
-                name, source, _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
-            )
-        )
+        return Path(self._core.compile_without_load(name, source, options))
 
-    def cache_key(
-        self,
-        source: str,
-        *,
-        optimize_level: str | int | None = None,
-        debug_info: bool | None = None,
-        cxx_flags: Sequence[str] | None = None,
-        extra_cxx_flags: Sequence[str] = (),
-    ) -> str:
+    def cache_key(self, source: str, **options: "Unpack[HostOptions]") -> str:
         """The key that `compile` would use: 32 hexadecimal digits. Compiles nothing."""
-        return self._core.cache_key(
-            source, _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
-        )
+        return self._core.cache_key(source, options)
 
-    def explain_key(
-        self,
-        source: str,
-        *,
-        optimize_level: str | int | None = None,
-        debug_info: bool | None = None,
-        cxx_flags: Sequence[str] | None = None,
-        extra_cxx_flags: Sequence[str] = (),
-    ) -> str:
+    def explain_key(self, source: str, **options: "Unpack[HostOptions]") -> str:
         """What the key is made of, one part per line.
 
         The lines in which two of them differ tell why a kernel was compiled again.
         """
-        return self._core.explain_key(
-            source, _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
-        )
+        return self._core.explain_key(source, options)
 
     def cache_info(self) -> CacheInfo:
         """Counters of this runtime's disk cache in this process; all zero before its first use.
@@ -223,35 +187,7 @@ class Runtime:
         return self._core.cache_info()
 
 
-def _level(optimize_level: str | int | None) -> str | None:
-    """The text after `-O`; an int is as good as its digits."""
-    if isinstance(optimize_level, bool):
-        raise TypeError("optimize_level must be str or int, not bool")
-    return str(optimize_level) if isinstance(optimize_level, int) else optimize_level
-
-
 def _paths(paths: Sequence[StrPath], what: str) -> list[str]:
     if isinstance(paths, (str, os.PathLike)):
         raise TypeError(f"{what} must be a sequence of paths, not one path: {paths!r}")
     return [os.fspath(path) for path in paths]
-
-
-def _core_options(
-    *,
-    optimize_level: str | int | None = None,
-    debug_info: bool | None = None,
-    cxx_flags: Sequence[str] | None = None,
-    extra_cxx_flags: Sequence[str] = (),
-) -> tuple[str | None, bool | None, Sequence[str] | None, Sequence[str]]:
-    """The options of `compile` in the order of the core's methods."""
-    return _level(optimize_level), debug_info, cxx_flags, extra_cxx_flags
-
-
-def _checked_options(index: int, options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The options of kernels[index]."""
-    known = _core_options.__kwdefaults__
-    if unknown := [name for name in options if name not in known]:
-        raise TypeError(
-            f"options of kernels[{index}] has {unknown[0]!r}; there are: {', '.join(known)}"
-        )
-    return _core_options(**options)

@@ -32,6 +32,7 @@ def test_compile_error_has_all_fields(own_runtime: deep_jit.Runtime, cache_dir: 
     assert error.options["extra_cxx_flags"] == ["-DX=1"]
     assert error.source_path.endswith("kernel.cc")
     assert error.source_path in error.command
+    assert error.source == "__global__ void broken() { undeclared_thing(); }"
     assert own_runtime.cache_info().published == 0
     assert not list((cache_dir / "cache").glob("*"))
     assert not list((cache_dir / "tmp").glob("*"))
@@ -80,7 +81,8 @@ def test_no_compiler_is_a_plain_error(
 
 def test_fields_have_defaults_and_survive_pickling() -> None:
     error = deep_jit.CompileError("text")
-    assert (error.log, error.command, error.options, error.source_path) == ("", [], {}, "")
+    assert (error.log, error.command, error.options) == ("", [], {})
+    assert (error.source_path, error.source) == ("", "")
     error.log = "log"
     error.command = ["c++"]
     copy = pickle.loads(pickle.dumps(error))

@@ -113,11 +113,53 @@ def test_launch_keywords(count: deep_jit.Kernel) -> None:
         count.launch(grid=1, block=1, stream=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="args must be a tuple or a list"):
         count.launch(grid=1, block=1, args=np.zeros(2))  # type: ignore[arg-type]
-    for bad in (0, -1, 2**31, 10**30):
-        with pytest.raises(deep_jit.LaunchError, match="num_threads must be between"):
-            count.launch(grid=1, block=1, num_threads=bad)
-    with pytest.raises(TypeError):
-        count.launch(grid=1, block=1, num_threads="2")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the options are: num_smem_bytes, num_threads"):
+        count[1, 1](stream=3)  # type: ignore[call-arg]
+    out, shape = np.zeros(1, np.int32), np.zeros(6, np.int32)
+    for name, bad, problem in (
+        ("num_threads", 0, "num_threads must be positive, but is 0"),
+        ("num_threads", -1, "num_threads must be positive, but is -1"),
+        ("num_threads", 2**31, "num_threads must fit into 32 bits"),
+        ("num_threads", -(10**30), "num_threads must fit into 32 bits"),
+        ("num_smem_bytes", -1, "shared-memory size must not be negative, but is -1"),
+        ("num_smem_bytes", 2**30, "shared-memory size must be at most"),
+    ):
+        for call in (
+            lambda **options: count.launch(grid=1, block=1, args=(out, shape), **options),
+            lambda **options: count[1, 1](out, shape, **options),
+        ):
+            with pytest.raises(deep_jit.LaunchError, match=problem) as raised:
+                call(**{name: bad})
+            assert raised.value.kernel == "count"
+    for value in ("2", True, 1.0):
+        with pytest.raises(TypeError, match="num_threads must be int or None, not"):
+            count.launch(grid=1, block=1, num_threads=value)  # type: ignore[arg-type]
+    assert out[0] == 0
+    count[1, 1](out, shape, num_threads=None, num_smem_bytes=None)
+    assert out[0] == 1
+
+
+def test_dynamic_shared_memory(runtime: deep_jit.Runtime) -> None:
+    kernel = runtime.compile(
+        "turn",
+        """
+        __global__ void turn(int* out) {
+          extern __shared__ int smem[];
+          smem[threadIdx.x] = threadIdx.x;
+          __syncthreads();
+          out[threadIdx.x] = smem[blockDim.x - 1 - threadIdx.x];
+        }
+        """,
+    )
+    launch = kernel[1, 256]
+    for call in (
+        lambda out: launch(out, num_smem_bytes=1024),
+        lambda out: launch(out, num_smem_bytes=np.int64(1024), num_threads=2),
+        lambda out: kernel.launch(grid=1, block=256, args=(out,), num_smem_bytes=1024),
+    ):
+        out = np.full(256, -1, np.int32)
+        call(out)
+        assert (out == np.arange(255, -1, -1)).all()
 
 
 def test_args_default_to_none_at_all(runtime: deep_jit.Runtime) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The extension module itself (python/bindings/module.cc, convert.cc, runtime_type.cc)."""
+"""The extension module itself (python/bindings/module.cc, convert.cc, runtime_binding.h)."""
 
 import importlib.util
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deep_jit import _core
 
-_ARGUMENTS: list[Any] = ["/opt/library", "OWN", "", [], [], "", []]
+_ARGUMENTS: list[Any] = ["/opt/library", "OWN", "", [], [], "", [], "tracked"]
 
 
 def test_it_is_built_for_the_stable_abi() -> None:
@@ -63,13 +63,15 @@ print(sorted({"numpy", "torch", "ctypes", "subprocess", "json"} & set(sys.module
         (3, [""], _core.DeepJITError, "include directory must not be empty"),
         (3, "/one/path", TypeError, "include_dirs must be a sequence of str, not one str"),
         (3, [1], TypeError, "include_dirs must be str, not int"),
-        (4, 5, TypeError, "iterable"),
+        (4, 5, TypeError, "include_prefixes must be a sequence of str, not int: 5"),
         (4, b"mylib/", TypeError, "include_prefixes must be a sequence of str"),
         (5, None, TypeError, "python_executable must be str"),
         (6, ["relative"], _core.DeepJITError, "cache directory must be absolute"),
         (6, ["/a", ""], _core.DeepJITError, "cache directory must not be empty"),
         (6, "/one/path", TypeError, "cache_dirs must be a sequence of str, not one str"),
-        (6, None, TypeError, "iterable"),
+        (6, None, TypeError, "cache_dirs must be a sequence of str, not NoneType: None"),
+        (7, None, TypeError, "dependency_mode must be str, not NoneType"),
+        (7, "x", ValueError, "dependency_mode must be 'tracked' or 'verified', not 'x'"),
     ],
 )
 def test_wrong_constructor_arguments(
@@ -82,20 +84,24 @@ def test_wrong_constructor_arguments(
 
 
 def test_wrong_counts_of_arguments() -> None:
-    with pytest.raises(TypeError, match="HostRuntime\\(\\) takes 7 arguments, 1 given"):
+    with pytest.raises(TypeError, match="Runtime\\(\\) takes 8 positional arguments, 1 given"):
         _core.HostRuntime("/opt")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="no keyword arguments"):
         _core.HostRuntime(*_ARGUMENTS, extra=1)
     core = _core.HostRuntime(*_ARGUMENTS)
     for method, count in (
-        ("compile", 6),
+        ("compile", 3),
         ("compile_many", 2),
-        ("compile_without_load", 6),
-        ("cache_key", 5),
-        ("explain_key", 5),
+        ("compile_without_load", 3),
+        ("cache_key", 2),
+        ("explain_key", 2),
     ):
-        with pytest.raises(TypeError, match=f"{method}\\(\\) takes {count} arguments, 1 given"):
+        with pytest.raises(
+            TypeError, match=f"{method}\\(\\) takes {count} positional arguments, 1"
+        ):
             getattr(core, method)("x")
+    with pytest.raises(TypeError, match="the options of cache_key\\(\\) must be a dict, not 1"):
+        core.cache_key("x", 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         type("Sub", (_core.HostRuntime,), {})
 
@@ -108,7 +114,7 @@ def test_constructing_and_failing_leaks_nothing(find_leaks: Callable[..., list[o
         for call in (
             lambda: _core.HostRuntime("relative", *_ARGUMENTS[1:]),
             lambda: _core.HostRuntime(*_ARGUMENTS[:3], [1], [], "", []),
-            lambda: core.compile("x", "y", "3", "not a bool", None, []),  # type: ignore[arg-type]
+            lambda: core.compile("x", "y", {"debug_info": "not a bool"}),
         ):
             try:
                 call()

@@ -142,7 +142,10 @@ def test_no_compiler_is_one_error(
         ([_source(1), ("name",)], r"kernels\[1\] must be \(name, source\)"),
         ([("a", "b", {}, 1)], r"kernels\[0\] must be"),
         ([("a", "b", "c")], r"options of kernels\[0\] must be a mapping, not 'c'"),
-        ([("a", "b", {"level": 3})], r"options of kernels\[0\] has 'level'; there are: optimize_l"),
+        (
+            [("a", "b"), ("a", "b", {"level": 3})],
+            r"kernels\[1\]: compile\(\) got an unexpected key",
+        ),
         ([("a", "b", {"optimize_level": 1.5})], "optimize_level must be str"),
         ([("a", "b", {"cxx_flags": "-O3"})], "cxx_flags must be a sequence of str"),
         ([("a", b"b")], "source must be str, not bytes"),

@@ -20,6 +20,7 @@ def test_public_names() -> None:
         "CompileManyError",
         "DeepJITError",
         "FailedKernel",
+        "HostOptions",
         "Kernel",
         "KernelSource",
         "LaunchError",
@@ -38,7 +39,7 @@ def test_every_public_method_is_documented() -> None:
                 assert inspect.getdoc(member), f"{owner.__name__}.{name}"
     assert (
         str(inspect.signature(deep_jit.Kernel.launch))
-        == "(self, /, *, grid, block, args=(), num_threads=None)"
+        == "(self, /, *, grid, block, args=(), num_smem_bytes=None, num_threads=None)"
     )
 
 

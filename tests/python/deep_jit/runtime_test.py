@@ -48,6 +48,8 @@ def test_constructor(cache_dir: Path) -> None:
             deep_jit.Runtime("host", env_prefix="OWN", include_dirs=one)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="cache_dirs must be a sequence of paths"):
             deep_jit.Runtime("host", env_prefix="OWN", cache_dirs=one)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="dependency_mode must be 'tracked' or 'verified'"):
+        deep_jit.Runtime("host", env_prefix="OWN", dependency_mode="checked")
     assert not cache_dir.exists()
 
 
@@ -107,28 +109,11 @@ def test_options_reach_the_compiler_and_the_key(own_runtime: deep_jit.Runtime) -
     assert default == own_runtime.cache_key(source, optimize_level="3", debug_info=False)
 
 
-def test_wrong_options(own_runtime: deep_jit.Runtime, cache_dir: Path) -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"optimize_level": 1.5}, "optimize_level must be str"),
-        ({"optimize_level": True}, "optimize_level must be str"),
-        ({"debug_info": 1}, "debug_info must be True, False or None"),
-        ({"cxx_flags": "-O3"}, "cxx_flags must be a sequence of str, not one str"),
-        ({"extra_cxx_flags": [b"-O3"]}, "extra_cxx_flags must be str, not bytes"),
-        ({"unknown": 1}, "unknown"),
-    ]
-    for options, text in wrong:
-        for call in (
-            lambda options: own_runtime.compile("x", _ANSWER, **options),
-            lambda options: own_runtime.compile_without_load("x", _ANSWER, **options),
-            lambda options: own_runtime.cache_key(_ANSWER, **options),
-            lambda options: own_runtime.explain_key(_ANSWER, **options),
-        ):
-            with pytest.raises(TypeError, match=text):
-                call(options)
-    with pytest.raises(TypeError, match="source must be str"):
+def test_wrong_sources(own_runtime: deep_jit.Runtime, cache_dir: Path) -> None:
+    with pytest.raises(TypeError, match="source must be str, not bytes"):
         own_runtime.compile("x", b"source")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="extra_cxx_flags must not contain a NUL"):
-        own_runtime.compile("x", _ANSWER, extra_cxx_flags=["-D\0"])
+    with pytest.raises(TypeError, match="name must be str, not int: 1"):
+        own_runtime.compile(1, _ANSWER)  # type: ignore[arg-type]
     assert not cache_dir.exists()
 
 
@@ -190,6 +175,35 @@ def test_tracked_headers(cache_dir: Path, tmp_path: Path) -> None:
         deep_jit.Runtime(
             "host", env_prefix="OWN", include_dirs=[tmp_path / "a"], include_prefixes=["own/"]
         ).cache_key(source)
+
+
+@pytest.mark.parametrize("mode, expected", [("tracked", [1, 1, 2]), ("verified", [1, 2, 2])])
+def test_an_untracked_header_that_changes(
+    cache_dir: Path, tmp_path: Path, mode: str, expected: list[int]
+) -> None:
+    """Only verified kernels notice headers that `include_prefixes` does not name."""
+
+    def run(answer: int, include: str = "<answer.hpp>") -> int:
+        (tmp_path / "answer.hpp").write_text(f"constexpr int kAnswer = {answer};")
+        jit = deep_jit.Runtime(
+            "host",
+            env_prefix="OWN",
+            include_dirs=[tmp_path],
+            include_prefixes=["other/"],
+            dependency_mode=mode,
+        )
+        source = f"#include {include}\n__global__ void answer(int* out) {{ *out = kAnswer; }}"
+        return _run(jit.compile("answer", source))
+
+    seen = [run(1), run(2)]
+    (path,) = (cache_dir / "cache").iterdir()
+    shutil.rmtree(path)
+    assert [*seen, run(2)] == expected
+    if mode == "verified":
+        assert [run(3, '"answer.hpp"'), run(4, '"answer.hpp"')] == [3, 4]
+    else:
+        with pytest.raises(deep_jit.DeepJITError, match="non-standard include"):
+            run(3, '"answer.hpp"')
 
 
 def test_same_name_new_source_gives_the_new_kernel(own_runtime: deep_jit.Runtime) -> None:
