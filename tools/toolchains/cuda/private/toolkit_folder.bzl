@@ -29,7 +29,14 @@ cuda_toolchain(
 _DEFS = "@deep_jit//tools/toolchains/cuda:defs.bzl"
 
 def find_components(rctx, home):
-    """The components that a toolkit folder has: {name: path below it}."""
+    """Looks for the components of versions.bzl.
+
+    Args:
+        rctx: the repository's context.
+        home: the toolkit folder.
+    Returns:
+        {name: path below it} of what is there.
+    """
     found = {}
     for name, candidates in CUDA_COMPONENTS.items():
         for candidate in candidates:
