@@ -173,8 +173,9 @@ TEST(SourceRewriter, LeavesOtherSharedMemoryAlone) {
         "extern __shared__ float s[], t[];", "extern __shared__ float* s;",
         "extern __shared__ s[];", "extern \"C\" { __shared__ float s[2]; }",
         "// extern __shared__ float s[];", "extern __shared__\n#if X\nfloat s[];\n#endif\n",
-        "extern __shared__ alignas(", "extern __shared__ float s[]",
-        "extern __shared__ float s["}) {
+        "extern __shared__ alignas(", "extern __shared__ float s[]", "extern __shared__ float s[",
+        // Repeating this literal would move the lines behind it.
+        "extern __shared__ float s[][sizeof(R\"(\n)\")];"}) {
     EXPECT_EQ(register_kernels(source), source);
   }
 }

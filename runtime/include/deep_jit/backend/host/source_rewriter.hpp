@@ -253,7 +253,7 @@ class KernelFinder {
     }
     std::size_t end = i + 3;
     while (is(end, "[")) end = match(end, "[", "]") + 1;
-    if (!is(end, ";")) return;
+    if (!is(end, ";") || !is_one_line(begin, end)) return;
     found.push_back({tokens_[begin].begin, "DJ_HOST_DYNAMIC_SHARED(" +
                                                std::string(tokens_[i].text) + ", " + type +
                                                text(i + 3, end) + ") DJ_HOST_IGNORE("});
