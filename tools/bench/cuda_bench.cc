@@ -226,7 +226,10 @@ void measure_first_calls(Results& results, nlohmann::json& missing) {
         missing[name] = result.output;
         continue;
       }
-      results.add(name, nlohmann::json::parse(result.output).at("all").get<double>());
+      const auto times = nlohmann::json::parse(result.output);
+      results.add(name, times.at("all").get<double>());
+      // The toolkit is looked for and read.
+      results.add("runtime, first of its process: C++", times.at("runtime").get<double>());
     }
   }
 }
