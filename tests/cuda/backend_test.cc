@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@ std::string launch_from_second_unit(const Config& config);
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -110,6 +112,78 @@ TEST_F(BackendTest, Keys) {
   // Another nvcc that says the same version.
   add_nvcc("toolkit/bin/nvcc", "exit 3");
   EXPECT_NE(key({}), base);
+}
+
+// A source that NVRTC rejects is asked of NVRTC once: the second process finds nvcc's entry.
+TEST_F(BackendTest, AutoIsFoundOnDisk) {
+  use_nvrtc();
+  for (const char* source : {"__global__ void a(int) {}", "REJECT __global__ void b(int) {}"}) {
+    const auto entry = make_runtime()->compile_without_load("k", source, {.compiler = "auto"});
+    const auto metadata = nlohmann::json::parse(read(entry / "meta.json"));
+    EXPECT_THAT(metadata["compiler_info"]["reason"].get<std::string>(), HasSubstr("NVRTC"));
+    EXPECT_EQ(metadata["compiler_options"]["compiler"], "auto");
+  }
+  EXPECT_THAT(nvrtc().compilations, SizeIs(2));
+  EXPECT_EQ(compilations(), 1u);
+  for (const char* source : {"__global__ void a(int) {}", "REJECT __global__ void b(int) {}"}) {
+    make_runtime()->compile("k", source, {.compiler = "auto"});
+  }
+  EXPECT_THAT(nvrtc().compilations, SizeIs(2));
+  EXPECT_EQ(compilations(), 1u);
+}
+
+TEST_F(BackendTest, TheEnvironmentChoosesTheCompiler) {
+  use_nvrtc();
+  set_env("TESTLIB_JIT_CUDA_COMPILER", "nvrtc");
+  make_runtime()->compile("scale", source_);
+  EXPECT_EQ(compilations(), 0u);
+  make_runtime()->compile("scale", source_, {.compiler = "nvcc"});
+  EXPECT_EQ(compilations(), 1u) << "the option wins";
+  set_env("TESTLIB_JIT_CUDA_COMPILER", "icc");
+  DJ_EXPECT_ERROR(exception::Exception, make_runtime(), HasSubstr("icc"));
+}
+
+TEST_F(BackendTest, DumpsAreAddedToAnEntry) {
+  write_script("toolkit/bin/cuobjdump", "echo sass\n");
+  const cuda::CompilerOptions wanted{.dump_ptx = true, .dump_sass = true};
+  auto jit = make_runtime();
+  const auto kernel = jit->compile("scale", source_);
+  const auto entry = cache_root() / "cache" / published().at(0);
+  const std::string manifest = read(entry / ".committed");
+  EXPECT_EQ(jit->compile("scale", source_, wanted), kernel) << "from memory";
+  EXPECT_THAT(list(entry), ElementsAre(".committed", "kernel.cu", "kernel.cubin", "kernel.ptx",
+                                       "kernel.sass", "meta.json"));
+  EXPECT_EQ(compilations(), 2u) << "one for the PTX";
+  EXPECT_EQ(read(entry / ".committed"), manifest);
+  EXPECT_EQ(read(entry / "kernel.sass"), "sass\n");
+  EXPECT_THAT(unfinished(), SizeIs(0));
+
+  // From the disk: only what is missing is made.
+  std::filesystem::remove(entry / "kernel.sass");
+  EXPECT_EQ(make_runtime()->compile_without_load("scale", source_, wanted), entry);
+  EXPECT_TRUE(std::filesystem::exists(entry / "kernel.sass"));
+  EXPECT_EQ(compilations(), 2u);
+  EXPECT_EQ(make_runtime()->disk_cache.counters().damaged, 0u);
+}
+
+TEST_F(BackendTest, ADumpThatCannotBeAddedIsAWarning) {
+  std::vector<std::string> warnings;
+  const LogSink old = set_log_sink([&](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarning) warnings.emplace_back(line);
+  });
+  make_runtime()->compile_without_load("scale", source_);
+  EXPECT_NO_THROW(make_runtime()->compile("scale", source_, {.dump_sass = true}));
+  EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("cannot add kernel.sass"),
+                                          HasSubstr("dump_sass needs cuobjdump"))));
+  // An entry in a root that is not written to.
+  Config second = config();
+  second.cache_dirs = {scratch() / "other_root", cache_root()};
+  Runtime<CUDA>(second).compile("scale", source_, {.dump_ptx = true});
+  set_log_sink(old);
+  EXPECT_THAT(warnings.back(), HasSubstr("is written to"));
+  EXPECT_EQ(compilations(), 1u);
+  EXPECT_THAT(list(cache_root() / "cache" / published().at(0)),
+              ElementsAre(".committed", "kernel.cu", "kernel.cubin", "meta.json"));
 }
 
 TEST_F(BackendTest, AFailurePublishesNothingAndTheNextTryWorks) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// CudaTest: a fixture with the stand-in driver and fake toolkits.
+// CudaTest: a fixture with the stand-ins for driver and NVRTC, and fake toolkits.
 //
-// What: loads the stand-in for libcuda.so.1 (environment variable FAKE_CUDA, set by the BUILD file;
-// without it there is no driver), and writes shell scripts that act as nvcc and cuobjdump.
-// When not: tests that need neither use ScratchTest.
+// What: loads the stand-ins for libcuda.so.1 and libnvrtc (environment variables FAKE_CUDA and
+// FAKE_NVRTC, set by the BUILD file; without FAKE_CUDA there is no driver), and writes shell
+// scripts that act as nvcc and cuobjdump. When not: tests that need neither use ScratchTest.
 //
 // Errors: a failed step fails the test. Thread-safety: for the test's own thread.
 #pragma once
@@ -20,6 +20,7 @@
 #include "deep_jit/base/dynamic_library.hpp"
 #include "deep_jit/runtime/config.hpp"
 #include "tests/cuda/fake_driver.hpp"
+#include "tests/cuda/fake_nvrtc.hpp"
 #include "tests/runtime/runtime/scratch_test.hpp"
 
 namespace deep_jit::testing {
@@ -35,9 +36,9 @@ class CudaTest : public ScratchTest {
                              "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"}) {
       unset_env(name);
     }
-    for (const char* suffix :
-         {"NVCC_COMPILER", "ALLOW_OLD_NVCC", "PTXAS_VERBOSE", "CHECK_NO_SPILLS",
-          "CHECK_NO_LOCAL_MEMORY", "WITH_LINEINFO", "DUMP_ASM", "DUMP_PTX", "DUMP_SASS"}) {
+    for (const char* suffix : {"CUDA_COMPILER", "NVRTC_LIBRARY", "NVCC_COMPILER", "ALLOW_OLD_NVCC",
+                               "PTXAS_VERBOSE", "CHECK_NO_SPILLS", "CHECK_NO_LOCAL_MEMORY",
+                               "WITH_LINEINFO", "DUMP_ASM", "DUMP_PTX", "DUMP_SASS"}) {
       unset_env(std::string("DJ_JIT_") + suffix);
       unset_env(std::string("TESTLIB_JIT_") + suffix);
     }
@@ -66,6 +67,21 @@ class CudaTest : public ScratchTest {
   }
   static void set_device_attribute(int device, CUdevice_attribute attribute, int value) {
     driver().device_attributes[{device, attribute}] = value;
+  }
+
+  // --- NVRTC ---
+
+  static std::filesystem::path nvrtc_file() {
+    return std::filesystem::absolute(get_env<std::string>("FAKE_NVRTC"));
+  }
+  static FakeNvrtc& nvrtc() {
+    static const DynamicLibrary* const library =
+        new DynamicLibrary(DynamicLibrary::open(nvrtc_file()));
+    return *library->symbol<FakeGetNvrtc>("fake_nvrtc")();
+  }
+  void use_nvrtc() {
+    nvrtc().reset();
+    set_env("TESTLIB_JIT_NVRTC_LIBRARY", nvrtc_file().string());
   }
 
   // --- Toolkits ---

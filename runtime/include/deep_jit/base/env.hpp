@@ -67,6 +67,11 @@ inline constexpr EnvVariable kEnvVariables[] = {
      "Threads that run the blocks of a Host kernel."},
     {"JIT_NVCC_COMPILER", "path", "",
      "nvcc of the CUDA backend, instead of the toolkit's; the rest of the toolkit stays."},
+    {"JIT_CUDA_COMPILER", "nvcc, nvrtc or auto", "nvcc",
+     "Who compiles CUDA kernels; auto: NVRTC, and nvcc for what NVRTC does not take. The option "
+     "compiler of a kernel wins."},
+    {"JIT_NVRTC_LIBRARY", "path", "",
+     "libnvrtc of the CUDA backend, instead of the toolkit's or the wheel's."},
     {"JIT_ALLOW_OLD_NVCC", "bool", "0",
      "Takes nvcc 12.3 to 12.8 too, with a warning, instead of 12.9 or newer only."},
     {"JIT_PTXAS_VERBOSE", "bool", "0",

@@ -10,6 +10,10 @@
 // Example: deep_jit::Host in backend/host/backend.hpp.
 //
 // Rules that the concept cannot state:
+// - A backend with one compiler has get_compiler_info() and add_to_key(key); one whose options
+// choose
+//   the compiler has what ChoosesCompiler names instead, and compile() returns a CompileRecord.
+//   What decides between them must be part of the key.
 // - get_compiler_info() is asked for each key: it notices a compiler that was replaced in place.
 // - compile() writes only below the given directory, leaves there what load() needs, returns the
 //   command that made it (for meta.json), and throws exception::CompileError when it fails. It runs
@@ -26,6 +30,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -40,6 +45,17 @@ namespace deep_jit {
 // Thrown when what a compiler has read is no longer what was there before: the runtime starts the
 // request again, under a new key.
 struct InputsChanged {};
+
+// What compile() tells of its work: the command that made the artifact, and what meta.json shall
+// say of the compiler; null: what get_compiler_info() says.
+struct CompileRecord {
+  std::vector<std::string> command;
+  nlohmann::ordered_json compiler_info;
+
+  CompileRecord(std::vector<std::string> command,  // NOLINT: a command alone will do.
+                nlohmann::ordered_json compiler_info = nullptr)
+      : command(std::move(command)), compiler_info(std::move(compiler_info)) {}
+};
 
 // --- The pieces ---
 
@@ -79,17 +95,38 @@ concept IsCompilerInfo = requires(const Info& info) {
   { info.to_json() } -> std::same_as<nlohmann::ordered_json>;
 };
 
+// Optional: the compiler's identity and the flags, and what else counts, depend on the options.
+template <class B>
+concept ChoosesCompiler =
+    requires(const B& backend, Key& key, const typename B::CompilerOptions& options) {
+      { backend.add_compiler_to_key(key, options) };
+      { backend.add_to_key(key, options) };
+    };
+
+// Optional: files for people that are no part of the key, such as assembly, and that can be added
+// to an entry that was made without them. missing_dumps() names those that the options ask for and
+// the entry lacks (all, with an empty path); add_dumps() makes them in a private directory.
+template <class B>
+concept AddsDumps =
+    requires(const B& backend, const std::string& source, const std::filesystem::path& directory,
+             const Env& env, const Config& config, const typename B::CompilerOptions& options) {
+      { backend.missing_dumps(directory, options) } -> std::same_as<std::vector<std::string>>;
+      { backend.add_dumps(source, directory, directory, env, config, options) };
+    };
+
+template <class B>
+concept CanAddToKey =
+    ChoosesCompiler<B> || requires(const B& backend, Key& key) { backend.add_to_key(key); };
+
 template <class B>
 concept CanCompile =
-    std::constructible_from<B, const Env&, const Config&> &&
+    CanAddToKey<B> && std::constructible_from<B, const Env&, const Config&> &&
     requires(const B& backend, const std::string& source, const std::filesystem::path& directory,
-             const Env& env, const Config& config, const typename B::CompilerOptions& options,
-             Key& key) {
+             const Env& env, const Config& config, const typename B::CompilerOptions& options) {
       { backend.get_compiler_info() } -> std::convertible_to<typename B::CompilerInfo>;
-      { backend.add_to_key(key) };
       {
         backend.compile(source, directory, env, config, options)
-      } -> std::same_as<std::vector<std::string>>;
+      } -> std::convertible_to<CompileRecord>;
     };
 
 template <class B>

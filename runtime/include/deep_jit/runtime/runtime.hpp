@@ -24,6 +24,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <format>
 #include <memory>
@@ -41,6 +42,7 @@
 #include "deep_jit/base/hash.hpp"
 #include "deep_jit/base/lazy_init.hpp"
 #include "deep_jit/base/log.hpp"
+#include "deep_jit/cache/build_directory.hpp"
 #include "deep_jit/cache/disk_cache.hpp"
 #include "deep_jit/cache/manifest.hpp"
 #include "deep_jit/cache/memory_cache.hpp"
@@ -132,6 +134,7 @@ class Runtime {
                     const CompilerOptions& overrides, const Use& use);
   Build build_locked(const Request& request);
   std::filesystem::path publish(Build& build) const;
+  void add_dumps(const Request& request) const;
   bool is_current(const std::filesystem::path& entry) const;
   void unpublish(const std::filesystem::path& entry) const;
   std::shared_ptr<Kernel> load_or_build(const Request& request);
@@ -173,7 +176,10 @@ auto Runtime<B>::compile(const std::string& name, const std::string& source,
   const GilScopedRelease released;
   return request_cache_.get_or_create(requested, [&] {
     return with_request(name, source, overrides, [this](const Request& request) {
-      return memory_cache.get_or_create(request.digest, [&] { return load_or_build(request); });
+      auto kernel =
+          memory_cache.get_or_create(request.digest, [&] { return load_or_build(request); });
+      add_dumps(request);
+      return kernel;
     });
   });
 }
@@ -186,7 +192,10 @@ std::filesystem::path Runtime<B>::compile_without_load(const std::string& name,
   return with_request(name, source, overrides, [this](const Request& request) {
     const std::string digest = request.digest.hex();
     const auto lookup = [&] { return disk_cache.lookup(request.tag, digest); };
-    if (auto found = lookup(); found && is_current(*found)) return *found;
+    if (auto found = lookup(); found && is_current(*found)) {
+      add_dumps(request);
+      return *found;
+    }
     const auto lock = disk_cache.lock(digest);
     if (auto found = lookup()) {
       if (is_current(*found)) return *found;
@@ -235,13 +244,21 @@ template <class B>
 Key Runtime<B>::make_key(const std::string& source, const CompilerOptions& options,
                          IncludeScanner& headers) const {
   Key key = hash_base;
-  const CompilerIdentity compiler = backend.get_compiler_info().identity;
-  key.add("compiler version", compiler.version).add("compiler content", compiler.content.hex());
-  for (const auto& flag : options.get_flags()) key.add("flag", flag);
+  if constexpr (ChoosesCompiler<B>) {
+    backend.add_compiler_to_key(key, options);
+  } else {
+    const CompilerIdentity compiler = backend.get_compiler_info().identity;
+    key.add("compiler version", compiler.version).add("compiler content", compiler.content.hex());
+    for (const auto& flag : options.get_flags()) key.add("flag", flag);
+  }
   if constexpr (requires { options.post_hook; }) {
     add_post_hook_to_key(key, config, options.post_hook);
   }
-  backend.add_to_key(key);
+  if constexpr (ChoosesCompiler<B>) {
+    backend.add_to_key(key, options);
+  } else {
+    backend.add_to_key(key);
+  }
   key.add("source", source);
   if (config.dependency_mode == DependencyMode::kTracked) {
     key.add("tracked headers", headers.scan(source).hex());
@@ -277,14 +294,17 @@ auto Runtime<B>::with_request(const std::string& tag, const std::string& source,
 template <class B>
 auto Runtime<B>::build_locked(const Request& request) -> Build {
   auto entry = disk_cache.begin(request.tag, request.digest.hex());
-  const auto command =
+  CompileRecord record =
       backend.compile(request.source, entry.directory(), env, config, request.options);
+  if (record.compiler_info.is_null()) {
+    record.compiler_info = backend.get_compiler_info().to_json();
+  }
   IncludeScanner fresh(config.include_dirs, config.include_prefixes);
   if (make_key(request.source, request.options, fresh).digest() != request.digest) {
     throw InputsChanged{};
   }
   return {std::move(entry),
-          make_metadata(command, config.to_json(), backend.get_compiler_info().to_json(),
+          make_metadata(record.command, config.to_json(), std::move(record.compiler_info),
                         request.options.to_json(), request.key)};
 }
 
@@ -295,6 +315,34 @@ std::filesystem::path Runtime<B>::publish(Build& build) const {
   // Another writer's entry may have been first, with other headers.
   if (!is_current(directory)) throw InputsChanged{};
   return directory;
+}
+
+// An entry that was made without a dump gets it when it is asked for. The file is not in the
+// manifest, which nothing that is loaded depends on, and comes whole by a rename. The kernel is
+// there: what goes wrong here is a warning.
+template <class B>
+void Runtime<B>::add_dumps([[maybe_unused]] const Request& request) const {
+  if constexpr (AddsDumps<B>) {
+    if (backend.missing_dumps("", request.options).empty()) return;
+    const auto entry = disk_cache.lookup(request.tag, request.digest.hex());
+    if (!entry) return;
+    const auto missing = backend.missing_dumps(*entry, request.options);
+    if (missing.empty()) return;
+    const auto& root = disk_cache.paths.front();
+    try {
+      if (entry->parent_path().parent_path() != root) {
+        DJ_PANIC("only the first cache directory, {}, is written to", root.string());
+      }
+      const BuildDirectory build = BuildDirectory::create(root);
+      backend.add_dumps(request.source, *entry, build.path(), env, config, request.options);
+      for (const auto& name : missing) std::filesystem::rename(build.path() / name, *entry / name);
+    } catch (const exception::Interrupted&) {
+      throw;
+    } catch (const std::exception& failure) {
+      log(LogLevel::kWarning,
+          std::format("cannot add {} to {}: {}", missing.front(), entry->string(), failure.what()));
+    }
+  }
 }
 
 // Whether the headers that a whole entry was made of are those of today; the key says it for

@@ -2,10 +2,10 @@
 //
 // deep_jit::CUDA: the backend that runs kernels on NVIDIA GPUs. The one header to include.
 //
-// What: compiles with nvcc, loads and launches through the driver, which is opened when it is first
-// needed. <cuda.h> is all that is needed to compile, and nothing of CUDA is linked.
-// When not: on a machine without a GPU kernels can be compiled, when their architecture is given,
-// but not loaded.
+// What: compiles with nvcc or NVRTC (compilers.hpp), loads and launches through the driver, which
+// is opened when it is first needed. <cuda.h> is all that is needed to compile, and nothing of CUDA
+// is linked. When not: on a machine without a GPU kernels can be compiled, when their architecture
+// is given, but not loaded.
 //
 // Example:
 //     auto jit = deep_jit::create_lazy_jit<deep_jit::CUDA>(deep_jit::Config("/opt/mylib",
@@ -16,7 +16,7 @@
 //         })");
 //     jit->launch(kernel, {.grid_dim = dim3(4), .block_dim = dim3(256)}, out, x, n);
 //
-// Errors: see compiler_nvcc.hpp, kernel.hpp and toolkit.hpp.
+// Errors: see compilers.hpp, kernel.hpp and toolkit.hpp.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-#include "deep_jit/backend/cuda/compiler_nvcc.hpp"
+#include "deep_jit/backend/cuda/compilers.hpp"
 #include "deep_jit/backend/cuda/cuda_types.hpp"
 #include "deep_jit/backend/cuda/device.hpp"
 #include "deep_jit/backend/cuda/driver.hpp"
@@ -54,18 +54,39 @@ class CUDA {
   static constexpr std::string_view kName = "cuda";
 
   // Finds the toolkit and asks for its version.
-  CUDA(const Env& env, const Config& config) : compiler_(cuda::find_toolkit(env, config)) {}
+  CUDA(const Env& env, const Config& config) : compilers_(env, config) {}
 
-  const Toolkit& toolkit() const { return compiler_.toolkit(); }
+  // Throws when there is no nvcc.
+  const Toolkit& toolkit() const { return compilers_.nvcc().toolkit(); }
 
-  CompilerInfo get_compiler_info() const { return compiler_.info(); }
+  // nvcc's.
+  CompilerInfo get_compiler_info() const { return compilers_.info(); }
 
-  void add_to_key(Key& key) const { compiler_.add_to_key(key); }
+  // --- The compiler depends on the options: see ChoosesCompiler in backend_concept.hpp ---
 
-  std::vector<std::string> compile(const std::string& source,
-                                   const std::filesystem::path& directory, const Env& env,
-                                   const Config& config, const CompilerOptions& options) const {
-    return compiler_.compile(source, directory, env, config, options);
+  void add_compiler_to_key(Key& key, const CompilerOptions& options) const {
+    compilers_.add_to_key(key, options);
+  }
+  void add_to_key(Key& key, const CompilerOptions& options) const {
+    compilers_.add_environment_to_key(key, options);
+  }
+
+  CompileRecord compile(const std::string& source, const std::filesystem::path& directory,
+                        const Env& env, const Config& config,
+                        const CompilerOptions& options) const {
+    return compilers_.compile(source, directory, env, config, options);
+  }
+
+  // --- Dumps may be added later: see AddsDumps in backend_concept.hpp ---
+
+  std::vector<std::string> missing_dumps(const std::filesystem::path& entry,
+                                         const CompilerOptions& options) const {
+    return compilers_.missing_dumps(entry, options);
+  }
+  void add_dumps(const std::string& source, const std::filesystem::path& entry,
+                 const std::filesystem::path& directory, const Env& env, const Config& config,
+                 const CompilerOptions& options) const {
+    compilers_.add_dumps({source, directory, env, config, options}, entry);
   }
 
   static std::shared_ptr<Kernel> load(const std::filesystem::path& directory, const Env& env) {
@@ -73,7 +94,7 @@ class CUDA {
   }
 
  private:
-  cuda::NvccCompiler compiler_;
+  cuda::Compilers compilers_;
 };
 
 static_assert(Backend<CUDA>);

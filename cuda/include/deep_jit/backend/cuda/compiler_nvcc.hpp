@@ -31,6 +31,7 @@
 
 #include "deep_jit/backend/cuda/artifact.hpp"
 #include "deep_jit/backend/cuda/capture.hpp"
+#include "deep_jit/backend/cuda/compile_job.hpp"
 #include "deep_jit/backend/cuda/cuda_types.hpp"
 #include "deep_jit/backend/cuda/host_compiler.hpp"
 #include "deep_jit/backend/cuda/options.hpp"
@@ -53,20 +54,6 @@ namespace deep_jit::cuda {
 namespace detail {
 
 inline constexpr std::string_view kDepfileName = "kernel.d";
-
-// Whether ptxas said `words`, in any case and with any white space between them.
-inline bool mentions(std::string_view output, std::string_view words) {
-  std::string plain;
-  for (const char c : output) {
-    const bool is_blank = std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos;
-    if (!is_blank) {
-      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    } else if (!plain.empty() && plain.back() != ' ') {
-      plain += ' ';
-    }
-  }
-  return plain.find(words) != plain.npos;
-}
 
 }  // namespace detail
 
@@ -93,26 +80,18 @@ class NvccCompiler {
                                    const std::filesystem::path& directory, const Env& env,
                                    const Config& config, const CompilerOptions& options) const;
 
- private:
-  // One request, for the steps of compile().
-  struct Job {
-    const std::string& source;
-    const std::filesystem::path& directory;
-    const Env& env;
-    const Config& config;
-    const CompilerOptions& options;
-  };
+  // Writes kernel.ptx; kernel.cu is in the job's directory already.
+  void dump_ptx(const CompileJob& job) const;
 
+ private:
   std::vector<std::string> get_command(const Config& config, const CompilerOptions& options,
                                        const std::vector<std::string>& mode) const;
   void check_options(const CompilerOptions& options) const;
-  CommandResult run(const Job& job, const std::vector<std::string>& command) const;
-  [[noreturn]] static void fail(const Job& job, const std::string& problem,
-                                const std::vector<std::string>& command, const std::string& output);
-  std::string make(const Job& job, const std::vector<std::string>& command, std::string_view output,
-                   std::string_view complaint) const;
-  std::optional<Dependencies> preprocess(const Job& job) const;
-  std::optional<Dependencies> read_dependencies(const Job& job) const;
+  CommandResult run(const CompileJob& job, const std::vector<std::string>& command) const;
+  std::string make(const CompileJob& job, const std::vector<std::string>& command,
+                   std::string_view output, std::string_view complaint) const;
+  std::optional<Dependencies> preprocess(const CompileJob& job) const;
+  std::optional<Dependencies> read_dependencies(const CompileJob& job) const;
 
   Toolkit toolkit_;
   CompilerInfo info_;
@@ -187,13 +166,7 @@ inline std::vector<std::string> NvccCompiler::get_command(
 }
 
 inline void NvccCompiler::check_options(const CompilerOptions& options) const {
-  if (options.dump_sass.value_or(false)) {
-    const Toolkit& toolkit = toolkit_;
-    DJ_HOST_ASSERT(toolkit.cuobjdump.has_value(),
-                   "dump_sass needs cuobjdump, and there is none beside {}: install it (the wheel "
-                   "nvidia-cuda-cuobjdump), or do not ask for SASS",
-                   toolkit.nvcc.string());
-  }
+  check_sass_can_be_dumped(options, toolkit_, toolkit_.nvcc);
   if (options.arch && options.arch->ends_with('f')) {
     const NvccVersion version = ask_nvcc_version(toolkit_.nvcc);
     if (!version.is_at_least(12, 9)) {
@@ -206,54 +179,43 @@ inline void NvccCompiler::check_options(const CompilerOptions& options) const {
   }
 }
 
-inline CommandResult NvccCompiler::run(const Job& job,
+inline CommandResult NvccCompiler::run(const CompileJob& job,
                                        const std::vector<std::string>& command) const {
-  if (job.env.get<bool>("JIT_DEBUG", false) ||
-      job.env.get<bool>("JIT_PRINT_COMPILER_COMMAND", false)) {
-    log(LogLevel::kInfo, "Running command: " + format_command(command));
-  }
+  print_command(job.env, command);
   return run_command(
       {.arguments = command, .working_directory = job.directory, .environment = environment_});
 }
 
-inline void NvccCompiler::fail(const Job& job, const std::string& problem,
-                               const std::vector<std::string>& command, const std::string& output) {
-  throw exception::CompileError(
-      __FILE__, __LINE__,
-      std::format("failed to compile {}: {}\nCommand: {}\nLog:\n{}", kSourceFileName, problem,
-                  format_command(command), output),
-      output, command, std::string(kSourceFileName), dump_json(job.options.to_json()), job.source);
-}
-
 // Runs a command that shall leave the file `output`, and returns what it said.
-inline std::string NvccCompiler::make(const Job& job, const std::vector<std::string>& command,
+inline std::string NvccCompiler::make(const CompileJob& job,
+                                      const std::vector<std::string>& command,
                                       std::string_view output, std::string_view complaint) const {
   CommandResult result = run(job, command);
   if (!result.ok()) {
-    fail(job, std::format("command failed with exit code {}", result.exit_code), command,
-         result.output);
+    fail_compile(job, std::format("command failed with exit code {}", result.exit_code), command,
+                 result.output);
   }
   const auto file = job.directory / output;
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
-    fail(job, std::format("{}: it wrote no {}", complaint, output), command, result.output);
+    fail_compile(job, std::format("{}: it wrote no {}", complaint, output), command, result.output);
   }
   if (const auto size = std::filesystem::file_size(file, error); error || size == 0) {
-    fail(job, std::format("{}: {} is empty", complaint, output), command, result.output);
+    fail_compile(job, std::format("{}: {} is empty", complaint, output), command, result.output);
   }
   return std::move(result.output);
 }
 
 // The headers before the compiler runs. Nothing when the preprocessor fails: the compiler will too,
 // and says it better.
-inline std::optional<Dependencies> NvccCompiler::preprocess(const Job& job) const {
+inline std::optional<Dependencies> NvccCompiler::preprocess(const CompileJob& job) const {
   const auto command =
       get_command(job.config, job.options, {"-M", "-MF", std::string(detail::kDepfileName)});
   return run(job, command).ok() ? read_dependencies(job) : std::nullopt;
 }
 
 // Nothing when a header is gone since the compiler has read it.
-inline std::optional<Dependencies> NvccCompiler::read_dependencies(const Job& job) const {
+inline std::optional<Dependencies> NvccCompiler::read_dependencies(const CompileJob& job) const {
   const auto depfile = job.directory / detail::kDepfileName;
   std::optional<Dependencies> dependencies;
   try {
@@ -271,7 +233,7 @@ inline std::vector<std::string> NvccCompiler::compile(const std::string& source,
                                                       const std::filesystem::path& directory,
                                                       const Env& env, const Config& config,
                                                       const CompilerOptions& options) const {
-  const Job job{source, directory, env, config, options};
+  const CompileJob job{source, directory, env, config, options};
   check_options(options);
   refuse_during_capture("compile", find_kernel_name(source));
   write_file_sync(directory / kSourceFileName, source);
@@ -280,21 +242,7 @@ inline std::vector<std::string> NvccCompiler::compile(const std::string& source,
   const auto before = is_verified ? preprocess(job) : std::nullopt;
   const std::string output =
       make(job, command, kCubinFileName, "NVCC did not produce a valid CUBIN");
-  if (options.ptxas_verbose.value_or(false) && !output.empty()) log(LogLevel::kInfo, output);
-  if (options.check_no_spills.value_or(false) &&
-      detail::mentions(output, "spilled to local memory")) {
-    fail(job,
-         "register spills, and check_no_spills is set: use fewer registers, or give each thread "
-         "more (__launch_bounds__)",
-         command, output);
-  }
-  if (options.check_no_local_memory.value_or(false) &&
-      detail::mentions(output, "local memory used")) {
-    fail(job,
-         "local memory usage, and check_no_local_memory is set: index arrays of a thread by "
-         "constants only, and unroll loops over them",
-         command, output);
-  }
+  check_ptxas_output(job, command, output);
   if (is_verified) {
     const auto after = read_dependencies(job);
     if (!after || before != after) throw InputsChanged{};
@@ -302,26 +250,15 @@ inline std::vector<std::string> NvccCompiler::compile(const std::string& source,
   }
   run_post_hook(config, env, options.post_hook, directory / kCubinFileName, source,
                 options.to_json());
-  if (options.dump_ptx.value_or(false)) {
-    make(job, get_command(config, options, {"--ptx", "--output-file", std::string(kPtxFileName)}),
-         kPtxFileName, "NVCC did not produce a valid PTX");
-  }
-  if (options.dump_sass.value_or(false)) {
-    const std::vector<std::string> dump = {toolkit_.cuobjdump->string(), "--dump-sass",
-                                           std::string(kCubinFileName)};
-    const CommandResult result = run(job, dump);
-    if (!result.ok()) {
-      fail(job,
-           std::format("cuobjdump did not produce valid SASS: command failed with exit code {}",
-                       result.exit_code),
-           dump, result.output);
-    }
-    if (result.output.empty()) {
-      fail(job, "cuobjdump did not produce valid SASS: it printed nothing", dump, result.output);
-    }
-    write_file_sync(directory / kSassFileName, result.output);
-  }
+  if (options.dump_ptx.value_or(false)) dump_ptx(job);
+  if (options.dump_sass.value_or(false)) dump_sass(job, *toolkit_.cuobjdump, directory);
   return command;
+}
+
+inline void NvccCompiler::dump_ptx(const CompileJob& job) const {
+  make(job,
+       get_command(job.config, job.options, {"--ptx", "--output-file", std::string(kPtxFileName)}),
+       kPtxFileName, "NVCC did not produce a valid PTX");
 }
 
 }  // namespace DJ_CUDA_TYPES

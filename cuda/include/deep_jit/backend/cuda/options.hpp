@@ -5,7 +5,8 @@
 // What: what a caller may set per kernel and per launch. Everything is optional: what is unset
 // comes from the defaults, which are read from the environment once, when the runtime is made. The
 // order of the members is part of the interface, for designated initialisers.
-// When not: which nvcc is used is no option of a kernel; see toolkit.hpp.
+// When not: which nvcc or NVRTC is used is no option of a kernel; see toolkit.hpp and
+// nvrtc_location.hpp.
 //
 // Example:
 //     jit->compile("gemm", source, {.check_no_spills = true, .extra_nvcc_flags = {"-DN=4"}});
@@ -13,9 +14,8 @@
 //                 x, n);
 //
 // Errors: exception::Exception when architecture, optimization level or register usage level are
-// unset; exception::LaunchError, naming the kernel, for launch options that are unset or out of
-// range.
-// Thread-safety: plain values.
+// unset, and for a compiler that there is not; exception::LaunchError, naming the kernel, for
+// launch options that are unset or out of range. Thread-safety: plain values.
 #pragma once
 
 #include <cuda.h>
@@ -54,10 +54,13 @@ struct CompilerOptions {
   std::optional<std::vector<std::string>> nvcc_flags = {};  // Set replaces the default flags.
   std::vector<std::string> extra_nvcc_flags = {};  // Appended: defaults first, then per kernel.
   std::optional<std::string> post_hook = {};       // See runtime/post_hook.hpp; "" is none.
+  // "nvcc" (the same as unset), "nvrtc" or "auto": see compilers.hpp.
+  std::optional<std::string> compiler = {};
 
   // -O3, register usage level 10, the device's architecture, C++20 or JIT_CPP_STANDARD. JIT_DEBUG
   // turns on ptxas_verbose, with_line_info and both dumps, whatever their own variables say. On a
-  // machine without a GPU the architecture stays unset, and has to be given.
+  // machine without a GPU the architecture stays unset, and has to be given. The compiler stays
+  // unset without JIT_CUDA_COMPILER.
   static CompilerOptions default_options(const Env& env, Device& device);
 
   CompilerOptions override_with(const CompilerOptions& overrides) const {
@@ -67,7 +70,8 @@ struct CompilerOptions {
   // In the order of the command line.
   std::vector<std::string> get_flags() const;
 
-  nlohmann::ordered_json to_json() const { return fields_to_json(*this); }
+  // `compiler` only when it is set.
+  nlohmann::ordered_json to_json() const;
 
   template <class Self, class F>
   static void visit_fields(Self& self, F&& f) {
@@ -84,8 +88,14 @@ struct CompilerOptions {
     f("nvcc_flags", self.nvcc_flags);
     f("extra_nvcc_flags", self.extra_nvcc_flags);
     f("post_hook", self.post_hook);
+    f("compiler", self.compiler);
   }
 };
+
+enum class CompilerChoice { kNvcc, kNvrtc, kAuto };
+
+// Of the option `compiler`.
+CompilerChoice parse_compiler_choice(const std::optional<std::string>& compiler);
 
 // --- Launch options ---
 
@@ -134,6 +144,19 @@ inline constexpr std::uint64_t kPortableClusterSize = 8;
 
 // --- Inline implementations ---
 
+inline CompilerChoice parse_compiler_choice(const std::optional<std::string>& compiler) {
+  if (!compiler || *compiler == "nvcc") return CompilerChoice::kNvcc;
+  if (*compiler == "nvrtc") return CompilerChoice::kNvrtc;
+  if (*compiler == "auto") return CompilerChoice::kAuto;
+  DJ_PANIC("invalid value for the option compiler: {} (expected nvcc, nvrtc or auto)", *compiler);
+}
+
+inline nlohmann::ordered_json CompilerOptions::to_json() const {
+  auto json = fields_to_json(*this);
+  if (!compiler) json.erase("compiler");
+  return json;
+}
+
 inline CompilerOptions CompilerOptions::default_options(const Env& env, Device& device) {
   const bool debug = env.get<bool>("JIT_DEBUG", false);
   const bool dump_asm = debug || env.get<bool>("JIT_DUMP_ASM", false);
@@ -151,6 +174,9 @@ inline CompilerOptions CompilerOptions::default_options(const Env& env, Device& 
   options.with_line_info = get("JIT_WITH_LINEINFO", debug);
   options.dump_ptx = get("JIT_DUMP_PTX", dump_asm);
   options.dump_sass = get("JIT_DUMP_SASS", dump_asm);
+  options.compiler = env.get<std::string>("JIT_CUDA_COMPILER");
+  if (options.compiler && options.compiler->empty()) options.compiler.reset();
+  parse_compiler_choice(options.compiler);
   try {
     options.arch = device.get_arch();
   } catch (const exception::Exception&) {

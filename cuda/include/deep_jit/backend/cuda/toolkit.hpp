@@ -20,12 +20,10 @@
 // as it is the same file.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <format>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -38,6 +36,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "deep_jit/backend/cuda/wheel_folders.hpp"
 #include "deep_jit/base/env.hpp"
 #include "deep_jit/base/exception.hpp"
 #include "deep_jit/base/filesystem.hpp"
@@ -86,6 +85,9 @@ struct CompilerInfo {
 };
 
 Toolkit find_toolkit(const Env& env, const Config& config);
+
+// Whether an option or a variable says which one to take.
+bool is_toolkit_ordered(const Env& env, const Config& config);
 
 // Runs `nvcc --version`. Fails with "failed to parse NVCC version" when it tells none.
 NvccVersion ask_nvcc_version(const std::filesystem::path& nvcc);
@@ -160,23 +162,13 @@ class ToolkitSearch {
   // The packages of NVIDIA's wheels, each in a folder of the namespace package `nvidia`.
   std::optional<Toolkit> try_wheels(const std::string& python) {
     const std::string origin = std::format("wheels of `{}`", python);
-    const auto interpreter = find_executable(python);
-    if (!interpreter) return reject(origin, "the interpreter is not an executable file");
-    constexpr std::string_view kMark = "deep_jit ";  // Whatever else it prints is no path.
-    const auto result = run_command(
-        {.arguments = {interpreter->string(), "-c",
-                       "import nvidia\nfor p in nvidia.__path__: print('deep_jit ' + p)"},
-         .working_directory = "/"});
-    std::vector<std::filesystem::path> folders;
-    std::string_view output = result.output;
-    while (!output.empty()) {
-      const std::string_view line = output.substr(0, output.find('\n'));
-      output.remove_prefix(std::min(line.size() + 1, output.size()));
-      if (line.starts_with(kMark)) folders.emplace_back(line.substr(kMark.size()));
-    }
-    if (folders.empty()) return reject(origin, "it has no package `nvidia`");
+    std::string why;
+    const auto folders = find_wheel_folders(python, why);
+    if (folders.empty()) return reject(origin, why);
     for (const auto& folder : folders) {
-      for (const auto& root : list_roots(folder)) {
+      auto roots = list_wheel_toolkits(folder);
+      roots.push_back(folder / kCu12Folder);
+      for (const auto& root : roots) {
         if (!is_executable(root / "bin/nvcc")) continue;
         auto toolkit = try_nvcc(origin, root / "bin/nvcc");
         if (!toolkit) continue;
@@ -205,26 +197,6 @@ class ToolkitSearch {
 
  private:
   static constexpr std::string_view kCu12Folder = "cuda_nvcc";
-
-  // nvidia/cu14, nvidia/cu13, ..., then the layout of the cu12 wheels.
-  static std::vector<std::filesystem::path> list_roots(const std::filesystem::path& folder) {
-    std::vector<std::pair<int, std::filesystem::path>> numbered;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-      const std::string name = entry.path().filename().string();
-      int number = 0;
-      const char* const end = name.data() + name.size();
-      if (name.starts_with("cu") && std::from_chars(name.data() + 2, end, number) ==
-                                        std::from_chars_result{.ptr = end, .ec = std::errc()}) {
-        numbered.emplace_back(number, entry.path());
-      }
-    }
-    std::ranges::sort(numbered, std::greater<>());
-    std::vector<std::filesystem::path> roots;
-    for (auto& [number, path] : numbered) roots.push_back(std::move(path));
-    roots.push_back(folder / kCu12Folder);
-    return roots;
-  }
 
   static void warn_once(const std::filesystem::path& nvcc, const NvccVersion& version) {
     static std::mutex mutex;
@@ -290,6 +262,11 @@ inline CompilerInfo identify_toolkit(const Toolkit& toolkit) {
   return info;
 }
 
+inline bool is_toolkit_ordered(const Env& env, const Config& config) {
+  return !config.toolkit_root.empty() || !env.get<std::string>("JIT_NVCC_COMPILER", "").empty() ||
+         !get_env<std::string>("CUDA_HOME").empty() || !get_env<std::string>("CUDA_PATH").empty();
+}
+
 inline Toolkit find_toolkit(const Env& env, const Config& config) {
   detail::ToolkitSearch search(env);
   if (!config.toolkit_root.empty()) {
@@ -321,10 +298,7 @@ inline Toolkit find_toolkit(const Env& env, const Config& config) {
     return *found;
   }
   if (auto found = search.try_nvcc("PATH", on_path.value_or("nvcc"))) return *found;
-  const auto pythons = config.python_executable.empty()
-                           ? std::vector<std::string>{"python3", "python"}
-                           : std::vector<std::string>{config.python_executable};
-  for (const auto& python : pythons) {
+  for (const auto& python : list_pythons(config)) {
     if (auto found = search.try_wheels(python)) return *found;
   }
   if (auto found = search.try_nvcc("/usr/local/cuda", "/usr/local/cuda/bin/nvcc")) return *found;
