@@ -39,7 +39,7 @@ def test_holds_what_is_needed():
         "python/deep_jit/__init__.py",
         "python/deep_jit/_core.abi3.so",
         "runtime/include/deep_jit/runtime/runtime.hpp",
-        "tests/cuda/gpu/smoke",
+        "tests/cuda/gpu/gpu_tests",
         "tests/python/conftest.py",
         "tools/bench/cuda",
         "tools/bench/cuda_report.py",
@@ -80,13 +80,13 @@ def test_programs_run_anywhere(unpacked):
     if run.missing_gpu() is None:
         pytest.skip("this machine has a GPU")
     for name, words in (
-        ("tests/cuda/gpu/smoke", "there is no NVIDIA driver"),
+        ("tests/cuda/gpu/gpu_tests", "there is no NVIDIA driver"),
         ("tools/bench/cuda", "(there is no NVIDIA driver|build it, or the bundle, with -c opt)"),
     ):
         result = subprocess.run(
             [unpacked / name], capture_output=True, text=True, check=False, env={"PATH": ""}
         )
-        assert re.search(words, result.stdout)
+        assert re.search(words, result.stdout + result.stderr)
         assert result.returncode == 1
 
 
@@ -114,40 +114,59 @@ def test_without_a_gpu_everything_is_skipped_with_the_reason(unpacked):
     assert result.returncode == 1, "nothing was tested"
 
 
+_REPORT = """
+for word in "$@"; do case $word in --gtest_output=xml:*) xml=${word#*xml:};; esac; done
+cat > "$xml" <<END
+<testsuites><testsuite name="T">
+<testcase name="one" status="run" classname="T"/>
+<testcase name="DISABLED_x" status="notrun" classname="T"/>
+CASES
+</testsuite></testsuites>
+END
+exit $CODE
+"""
+_BAD = """
+<testcase name="two" status="run" classname="T"><failure message="it is 3&#x0A;not 4"/></testcase>
+<testcase name="three" status="run" classname="T"><skipped message="old"/></testcase>
+"""
+
+
 def test_results_of_a_program(tmp_path, capsys):
     report = run.Report()
-    script = "echo 'PASS one'; echo 'INFO x'; echo 'FAIL two: it is 3: not 4'; echo 'SKIP c: old'"
-    run.run_native(program(tmp_path, script + "; exit 1"), {}, report)
+    script = "echo hello" + _REPORT.replace("CASES", _BAD)
+    run.run_native(program(tmp_path, script), {"CODE": "1"}, report)
     assert report.finish() == 1
     assert capsys.readouterr().out.splitlines() == [
+        "hello",
         "PASS program: one",
-        "  INFO x",
-        "FAIL program: two: it is 3: not 4",
-        "SKIP program: c: old",
+        "FAIL program: two: it is 3 not 4",
+        "SKIP program: three: old",
         "1 skipped",
         "1 passed, 1 failed",
     ]
 
 
-def test_a_program_that_dies_has_failed(tmp_path, capsys):
+def test_a_program_that_dies_or_hangs_has_failed(tmp_path, capsys):
     report = run.Report()
-    run.run_native(program(tmp_path, "echo 'PASS one'; kill -SEGV $$"), {}, report)
+    run.run_native(program(tmp_path, "kill -SEGV $$"), {}, report)
     assert "FAIL program: it ended with exit code -11" in capsys.readouterr().out
-    assert report.counts == {"PASS": 1, "FAIL": 1, "SKIP": 0}
+    run.run_native(program(tmp_path, "exec sleep 60"), {}, report, timeout=0.1)
+    assert "FAIL program: it did not end within 0.1 s" in capsys.readouterr().out
+    assert report.counts == {"PASS": 0, "FAIL": 2, "SKIP": 0}
 
 
 def test_the_sanitizer_counts_as_a_test_of_its_own(tmp_path, capsys):
     sanitizer = tmp_path / "sanitizer"
-    sanitizer.write_text('#!/bin/sh\n[ "$2" = --without ] || exit 3\n"$1"; exit $CODE\n')
+    sanitizer.write_text('#!/bin/sh\ncase "$3" in --gtest_filter=-*) ;; *) exit 3;; esac\n"$@"\n')
     sanitizer.chmod(0o755)
     report = run.Report()
-    test = program(tmp_path, "echo 'PASS one'")
+    test = program(tmp_path, _REPORT.replace("CASES", ""))
     run.run_native(test, {"CODE": "0"}, report, [sanitizer])
     assert report.counts == {"PASS": 2, "FAIL": 0, "SKIP": 0}
     run.run_native(test, {"CODE": "97"}, report, [sanitizer])
     assert report.counts == {"PASS": 3, "FAIL": 1, "SKIP": 0}
     refusing = program(tmp_path, "echo 'Error: Device not supported'; exit 1")
-    run.run_native(refusing, {"CODE": "1"}, report, [sanitizer])
+    run.run_native(refusing, {}, report, [sanitizer])
     assert report.counts["SKIP"] == 1 and "not support this device" in capsys.readouterr().out
 
 
@@ -183,5 +202,5 @@ def test_a_toolkit_is_looked_for(tmp_path, monkeypatch):
 
 
 def test_only_selects_by_name():
-    report = run.Report("smo")
-    assert report.wants("smoke") and not report.wants("gpu_stream")
+    report = run.Report("tests")
+    assert report.wants("gpu_tests") and not report.wants("gpu_stream")

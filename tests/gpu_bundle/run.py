@@ -16,7 +16,6 @@ import ctypes
 import fnmatch
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -24,9 +23,8 @@ import tempfile
 from xml.etree import ElementTree
 
 _ROOT = pathlib.Path(__file__).resolve().parent
-_LINE = re.compile(r"(PASS|FAIL|SKIP) ([^:]+)(?:: (.*))?$")
-# What compute-sanitizer cannot follow: a child process, a device that is reset.
-_WITHOUT = ["forked child", "context reset under a loaded kernel", "times"]
+# What compute-sanitizer cannot follow: child processes, and the end of a process.
+_WITHOUT = "ExitTest.*:*Fork*:*EightProcesses*"
 
 
 class Report:
@@ -96,33 +94,58 @@ def environment(toolkit):
 # --- Tests ---
 
 
-def run_native(program, env, report, prefix=()):
-    """Runs a program that prints PASS, FAIL and SKIP lines, and passes other lines on."""
+def add_results(xml, name, report):
+    """Adds the test cases of a JUnit report, which googletest and pytest write."""
+    cases = list(ElementTree.parse(xml).iter("testcase")) if xml.exists() else []
+    for case in cases:
+        if case.get("status") == "notrun":
+            continue
+        where = f"{name or case.get('classname', '').rpartition('.')[2]}: {case.get('name')}"
+        skipped = case.find("skipped")
+        broken = next((e for e in case if e.tag in ("failure", "error")), None)
+        if broken is not None:
+            report.add("FAIL", where, " ".join(broken.get("message", "").split()))
+        elif skipped is not None:
+            report.add("SKIP", where, " ".join(skipped.get("message", "").split()))
+        else:
+            report.add("PASS", where)
+
+
+def run_native(program, env, report, prefix=(), timeout=300):
+    """Runs a googletest program."""
     name = program.name
-    command = [*map(str, prefix), str(program)]
+    command = [*map(str, prefix), str(program), "--gtest_brief=1"]
     if prefix:
-        command += [word for check in _WITHOUT for word in ("--without", check)]
+        command.append(f"--gtest_filter=-{_WITHOUT}")
         name += " under compute-sanitizer"
-    failed = False
-    output = []
-    with subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        for line in process.stdout:
-            output.append(line)
-            found = _LINE.match(line.rstrip("\n"))
-            if not found:
-                print(f"  {line}", end="", flush=True)
-                continue
-            verdict, check, why = found.groups()
-            failed = failed or verdict == "FAIL"
-            report.add(verdict, f"{name}: {check}", why or "")
-    if prefix and any("Device not supported" in line for line in output):
-        report.add("SKIP", name, "compute-sanitizer does not support this device")
-    elif process.returncode and not failed:
-        report.add("FAIL", name, f"it ended with exit code {process.returncode}")
-    elif prefix:
-        report.add("PASS", name)
+    failed = report.counts["FAIL"]
+    with tempfile.TemporaryDirectory() as folder:
+        xml = pathlib.Path(folder, "report.xml")
+        command.append(f"--gtest_output=xml:{xml}")
+        try:
+            result = subprocess.run(
+                command,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+            output, code = result.stdout, result.returncode
+        except subprocess.TimeoutExpired as error:
+            output, code = (error.stdout or b"").decode(errors="replace"), None
+        print(output, end="", flush=True)
+        if prefix and "Device not supported" in output:
+            report.add("SKIP", name, "compute-sanitizer does not support this device")
+            return
+        add_results(xml, name, report)
+    if code is None:
+        report.add("FAIL", name, f"it did not end within {timeout} s")
+    elif code and report.counts["FAIL"] == failed:
+        report.add("FAIL", name, f"it ended with exit code {code}")
+    elif prefix and not code:
+        report.add("PASS", name, "no error found")
 
 
 def run_pytest(root, files, env, report):
@@ -139,17 +162,7 @@ def run_pytest(root, files, env, report):
             text=True,
             check=False,
         )
-        cases = list(ElementTree.parse(xml).iter("testcase")) if xml.exists() else []
-    for case in cases:
-        name = f"{case.get('classname', '').rpartition('.')[2]}: {case.get('name')}"
-        skipped = case.find("skipped")
-        broken = next((e for e in case if e.tag in ("failure", "error")), None)
-        if broken is not None:
-            report.add("FAIL", name, broken.get("message", "").partition("\n")[0])
-        elif skipped is not None:
-            report.add("SKIP", name, skipped.get("message", ""))
-        else:
-            report.add("PASS", name)
+        add_results(xml, "", report)
     if result.returncode:
         print(result.stdout)
         if not report.counts["FAIL"]:
