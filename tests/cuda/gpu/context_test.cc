@@ -94,7 +94,6 @@ TEST_F(ContextTest, AnotherContextOfTheDevice) {
 TEST_F(ContextTest, LoadsWhileAKernelRuns) {
   const auto spin = jit->compile("spin", R"(
       __global__ void spin(volatile int* flag) { while (*flag == 0) {} })");
-  const auto other = jit->compile_without_load("scale", kScale);
   void* memory = nullptr;
   DJ_CUDA_DRIVER_CHECK(
       lazy_cuMemHostAlloc(&memory, std::size_t{4096}, unsigned{CU_MEMHOSTALLOC_DEVICEMAP}));
@@ -158,9 +157,12 @@ TEST_F(ContextTest, AnUnloadedKernelSaysSo) {
 // --- The end of a process ---
 
 // A process of its own that has a kernel, ends in some way, and must do so with 0 and in silence.
-class ExitTest : public ::testing::Test {
+class ExitTest : public GpuTest {
  protected:
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    GpuTest::SetUp();
+  }
 };
 
 void launch_in_child() {

@@ -316,8 +316,6 @@ TEST_F(LaunchTest, WhatCannotBeLaunchedIsSaidAndHarmsNothing) {
               HasSubstr("block (1025, 1, 1)"));
   EXPECT_THAT(error({.block_dim = Dim3(0)}, x.get(), in, 2.0f, 1),
               HasSubstr("block dimensions must be positive"));
-  EXPECT_THAT(error({.stream = reinterpret_cast<CUstream>(0x10)}, x.get(), in, 2.0f, 1),
-              HasSubstr("cannot launch kernel `scale`"));
   launch_scale(kernel);
 }
 
