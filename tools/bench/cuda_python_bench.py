@@ -115,7 +115,8 @@ _WAYS = {
     "launch: Triton": triton,
 }
 _FIRST = {
-    "first call: deep_jit": deep_jit_tensor,
+    "first call: deep_jit, NVRTC": deep_jit_tensor,
+    "first call: deep_jit, nvcc": deep_jit_tensor,
     "first call: cuda.core": cuda_core,
     "first call: CuPy RawKernel": cupy_raw_kernel,
     "first call: torch.cuda._compile_kernel": torch_compile_kernel,
@@ -240,9 +241,11 @@ def measure_first_calls(results):
             if name in results.missing:
                 continue
             with tempfile.TemporaryDirectory() as folder:
+                # Read by deep_jit only.
+                compiler = {"BENCH_JIT_CUDA_COMPILER": name.rpartition(" ")[2].lower()}
                 run = subprocess.run(
                     [sys.executable, __file__, "--first-call", name],
-                    env=empty_caches(folder),
+                    env=empty_caches(folder) | (compiler if "deep_jit" in name else {}),
                     capture_output=True,
                     text=True,
                     check=False,

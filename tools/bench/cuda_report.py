@@ -59,7 +59,7 @@ _TARGETS = [
     (
         "Python first call / cuda.core",
         "python",
-        "first call: deep_jit",
+        "first call: deep_jit, NVRTC",
         "first call: cuda.core",
         1.3,
     ),

@@ -3,9 +3,9 @@
 // ToolkitTest: a fixture with a real CUDA toolkit, and no GPU.
 //
 // What: CUDA_HOME is the toolkit that the BUILD file names in CUDA_TOOLKIT. nvcc needs a host
-// compiler: the g++ on PATH, with the flags that this pair needs, which are found by trying; where
-// none of them works the test is skipped with nvcc's own words. inspect() and disassemble() read
-// back what is in a cubin.
+// compiler: use_host_compiler(), in SetUp(), takes the g++ on PATH with the flags that this pair
+// needs, which are found by trying; where none of them works the test is skipped with nvcc's own
+// words. inspect() and disassemble() read back what is in a cubin.
 // When not: what can be seen with a script in place of nvcc; see cuda_test.hpp.
 //
 // Errors: a failed step fails the test. Thread-safety: for the test's own thread.
@@ -30,7 +30,7 @@ class ToolkitTest : public CudaTest {
  protected:
   ToolkitTest() { set_env("CUDA_HOME", home().string()); }
 
-  void SetUp() override {
+  void use_host_compiler() {
     const auto& [flags, complaint] = host_flags();
     if (!flags) GTEST_SKIP() << "nvcc works with no host compiler of this machine: " << complaint;
     // Part of the key, like all that nvcc reads.

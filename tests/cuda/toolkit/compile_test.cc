@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The backend with a real nvcc: what is in the cubins is read back with the toolkit's own tools.
+// The backend with real compilers, nvcc and NVRTC: what is in the cubins is read back with the
+// toolkit's own tools.
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,12 +51,18 @@ extern "C" __global__ void local(int* x, int i) {
   x[0] = a[i & 63];
 })";
 
-class NvccTest : public testing::ToolkitTest {
+class RealCompilerTest : public testing::ToolkitTest {
  protected:
+  explicit RealCompilerTest(std::string compiler) : compiler_(std::move(compiler)) {}
+
   // The folder of the entry.
-  std::filesystem::path compile(const std::string& source, CompilerOptions options = {}) {
-    if (!options.arch) options.arch = "90a";
-    return runtime().compile_without_load("kernel", source, options);
+  std::filesystem::path compile(const std::string& source, const CompilerOptions& options = {}) {
+    return compile_with(runtime(), source, options);
+  }
+  std::filesystem::path compile_with(Runtime<CUDA>& runtime, const std::string& source,
+                                     const CompilerOptions& options = {}) const {
+    const CompilerOptions defaults{.arch = "90a", .compiler = compiler_};
+    return runtime.compile_without_load("kernel", source, defaults.override_with(options));
   }
 
   Runtime<CUDA>& runtime() {
@@ -61,11 +70,31 @@ class NvccTest : public testing::ToolkitTest {
     return *runtime_;
   }
 
+  static nlohmann::json compiler_info(const std::filesystem::path& entry) {
+    return nlohmann::json::parse(read(entry / "meta.json")).at("compiler_info");
+  }
+
  private:
+  std::string compiler_;
   std::unique_ptr<Runtime<CUDA>> runtime_;
 };
 
-TEST_F(NvccTest, ACubinIsForItsArchitectureAndHasTheKernel) {
+// --- What both compilers do ---
+
+class CompileTest : public RealCompilerTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  CompileTest() : RealCompilerTest(GetParam()) {}
+
+  bool is_nvcc() const { return GetParam() == std::string_view("nvcc"); }
+  void SetUp() override {
+    if (is_nvcc()) use_host_compiler();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, CompileTest, ::testing::Values("nvcc", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(CompileTest, ACubinIsForItsArchitectureAndHasTheKernel) {
   for (const std::string arch : {"80", "90a", "120"}) {
     const auto cubin = compile(kScale, {.arch = arch}) / "kernel.cubin";
     const auto usages = inspect(cubin);
@@ -77,18 +106,18 @@ TEST_F(NvccTest, ACubinIsForItsArchitectureAndHasTheKernel) {
   EXPECT_THAT(published(), SizeIs(3));
 }
 
-TEST_F(NvccTest, AFamilyOfArchitectures) {
+TEST_P(CompileTest, AFamilyOfArchitectures) {
   const auto entry = compile(kScale, {.dump_ptx = true, .arch = "100f"});
   EXPECT_THAT(read(entry / "kernel.ptx"), HasSubstr(".target sm_100f"));
   EXPECT_THAT(disassemble(entry / "kernel.cubin"), HasSubstr(".target\tsm_100"));
 }
 
-TEST_F(NvccTest, AnArchitectureThatNvccDoesNotKnow) {
+TEST_P(CompileTest, AnArchitectureThatNvccDoesNotKnow) {
   DJ_EXPECT_ERROR(exception::CompileError, compile(kScale, {.arch = "42"}), HasSubstr("sm_42"));
   EXPECT_THAT(published(), SizeIs(0));
 }
 
-TEST_F(NvccTest, SpillsAreFoundAndRefused) {
+TEST_P(CompileTest, SpillsAreFoundAndRefused) {
   const auto usage = inspect(compile(kSpilling) / "kernel.cubin").at("spill");
   EXPECT_EQ(usage.registers, 64);
   EXPECT_GT(usage.stack, 100);
@@ -100,14 +129,14 @@ TEST_F(NvccTest, SpillsAreFoundAndRefused) {
   EXPECT_EQ(none.local, 0);
 }
 
-TEST_F(NvccTest, LocalMemoryIsFoundAndRefused) {
+TEST_P(CompileTest, LocalMemoryIsFoundAndRefused) {
   EXPECT_EQ(inspect(compile(kLocal) / "kernel.cubin").at("local").stack, 256);
   DJ_EXPECT_ERROR(exception::CompileError, compile(kLocal, {.check_no_local_memory = true}),
                   HasSubstr("local memory usage"));
   EXPECT_NO_THROW(compile(kLocal, {.check_no_spills = true})) << "nothing is spilled";
 }
 
-TEST_F(NvccTest, FlagsReachTheCode) {
+TEST_P(CompileTest, FlagsReachTheCode) {
   const std::string source = R"(
 extern "C" __global__ void tile(int* x) {
   __shared__ int a[N];
@@ -123,7 +152,7 @@ extern "C" __global__ void tile(int* x) {
   EXPECT_EQ(shared("-DN=64") - shared("-DN=32"), 32 * 4);
 }
 
-TEST_F(NvccTest, FastMathChangesTheCode) {
+TEST_P(CompileTest, FastMathChangesTheCode) {
   const std::string source =
       "__global__ void k(float* x) { x[threadIdx.x] = sinf(x[threadIdx.x]); }";
   const auto lines = [&](bool fast) {
@@ -132,7 +161,7 @@ TEST_F(NvccTest, FastMathChangesTheCode) {
   EXPECT_GT(lines(false), 2 * lines(true));
 }
 
-TEST_F(NvccTest, DumpsAreOfTheSameKernel) {
+TEST_P(CompileTest, DumpsAreOfTheSameKernel) {
   const auto entry = compile(kScale, {.dump_ptx = true, .dump_sass = true});
   EXPECT_THAT(read(entry / "kernel.ptx"),
               AllOf(HasSubstr(".target sm_90a"), HasSubstr(".entry _Z5scalePfPKffi")));
@@ -141,7 +170,7 @@ TEST_F(NvccTest, DumpsAreOfTheSameKernel) {
                     HasSubstr("FMUL"), HasSubstr("EXIT")));
 }
 
-TEST_F(NvccTest, LineInfo) {
+TEST_P(CompileTest, LineInfo) {
   const auto lines = [&](bool wanted) {
     const auto entry = compile(kScale, {.with_line_info = wanted});
     return disassemble(entry / "kernel.cubin", {"--print-line-info"});
@@ -150,28 +179,65 @@ TEST_F(NvccTest, LineInfo) {
   EXPECT_THAT(lines(false), Not(HasSubstr("kernel.cu")));
 }
 
-TEST_F(NvccTest, TheSameBytesFromAnotherFolder) {
+TEST_P(CompileTest, TheSameBytesFromAnotherFolder) {
   const auto first = compile(kScale);
   set_env("TESTLIB_JIT_CACHE_DIR", (scratch() / "another/longer/root").string());
   Runtime<CUDA> other(config());
-  const auto second = other.compile_without_load("kernel", kScale, {.arch = "90a"});
+  const auto second = compile_with(other, kScale);
   EXPECT_NE(first, second);
   EXPECT_EQ(read(first / "kernel.cubin"), read(second / "kernel.cubin"));
 }
 
-TEST_F(NvccTest, ErrorsCarryWhatNvccSays) {
+TEST_P(CompileTest, ErrorsCarryWhatNvccSays) {
   try {
     compile("__global__ void k() { x = 1; }");
     ADD_FAILURE() << "it compiled";
   } catch (const exception::CompileError& error) {
     EXPECT_THAT(error.log, HasSubstr("kernel.cu(1): error: identifier \"x\" is undefined"));
-    EXPECT_EQ(error.command.front(), home() / "bin/nvcc");
+    EXPECT_EQ(error.source_path, "kernel.cu");
   }
   EXPECT_THAT(published(), SizeIs(0));
   EXPECT_THAT(unfinished(), SizeIs(0));
 }
 
-TEST_F(NvccTest, EveryHeaderThatNvccReadsIsVerified) {
+TEST_P(CompileTest, StandardAndCudaHeaders) {
+  const auto entry = compile(R"(
+#include <cstdint>
+#include <type_traits>
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+extern "C" __global__ void convert(__nv_bfloat16* out, const __nv_fp8_e4m3* x, std::uint32_t n) {
+  static_assert(std::is_same_v<std::uint32_t, unsigned>);
+  if (threadIdx.x < n) out[threadIdx.x] = __float2bfloat16(static_cast<float>(x[threadIdx.x]));
+})");
+  EXPECT_THAT(disassemble(entry / "kernel.cubin"), HasSubstr("F2F"));
+}
+
+TEST_P(CompileTest, ATemplateIsNamedByItsInstantiation) {
+  const std::string source = R"(
+template <class T, int N> __global__ void fill(T* x) { x[threadIdx.x] = N; }
+template __global__ void fill<unsigned long, 3>(unsigned long*);)";
+  EXPECT_THAT(inspect(compile(source) / "kernel.cubin"), ElementsAre(Key("_Z4fillImLi3EEvPT_")));
+}
+
+TEST_P(CompileTest, MetadataNamesTheCompiler) {
+  const auto info = compiler_info(compile(kScale));
+  EXPECT_EQ(info.at("compiler"), GetParam());
+  const std::string release = get_env<std::string>("CUDA_TOOLKIT_VERSION");
+  EXPECT_THAT(info.at("version").get<std::string>(),
+              HasSubstr(is_nvcc() ? release + ", V" : release));
+  EXPECT_THAT(info.at("path").get<std::string>(), ::testing::StartsWith(home().string()));
+}
+
+// --- What only one of them does ---
+
+class NvccTest : public RealCompilerTest {
+ protected:
+  NvccTest() : RealCompilerTest("nvcc") {}
+  void SetUp() override { use_host_compiler(); }
+};
+
+TEST_F(NvccTest, EveryHeaderThatItReadsIsVerified) {
   write("include/mine.hpp", "#include <cuda_bf16.h>\n#define FACTOR 2\n");
   Config verified = config();
   verified.dependency_mode = DependencyMode::kVerified;
@@ -179,7 +245,8 @@ TEST_F(NvccTest, EveryHeaderThatNvccReadsIsVerified) {
       "#define HEADER <mine.hpp>\n#include HEADER\n"
       "__global__ void k(int* x) { x[threadIdx.x] *= FACTOR; }";
   const auto compile_verified = [&] {
-    return read(Runtime<CUDA>(verified).compile_without_load("kernel", source, {.arch = "90a"}) /
+    return read(Runtime<CUDA>(verified).compile_without_load("kernel", source,
+                                                             {.arch = "90a", .compiler = "nvcc"}) /
                 "kernel.cubin");
   };
   const std::string twice = compile_verified();
@@ -192,12 +259,23 @@ TEST_F(NvccTest, EveryHeaderThatNvccReadsIsVerified) {
   EXPECT_NE(compile_verified(), twice);
 }
 
-TEST_F(NvccTest, MetadataNamesTheCompiler) {
-  const auto entry = compile(kScale);
-  const auto meta = nlohmann::json::parse(read(entry / "meta.json"));
-  const std::string version = meta.at("compiler_info").at("version");
-  EXPECT_THAT(version, HasSubstr(get_env<std::string>("CUDA_TOOLKIT_VERSION") + ", V"));
-  EXPECT_EQ(meta.at("compiler_info").at("path"), (home() / "bin/nvcc").string());
+class AutoTest : public RealCompilerTest {
+ protected:
+  AutoTest() : RealCompilerTest("auto") {}
+};
+
+TEST_F(AutoTest, TakesNvrtcAndNeedsNoHostCompiler) {
+  set_env("PATH", "/no/such/folder");
+  const auto info = compiler_info(compile(kScale));
+  EXPECT_EQ(info.at("compiler"), "nvrtc");
+}
+
+TEST_F(AutoTest, FallsBackToNvccAndSaysWhy) {
+  use_host_compiler();
+  // <vector> is the host's.
+  const auto info = compiler_info(compile(std::string("#include <vector>\n") + kScale));
+  EXPECT_EQ(info.at("compiler"), "nvcc");
+  EXPECT_THAT(info.at("reason").get<std::string>(), HasSubstr("vector"));
 }
 
 }  // namespace
