@@ -102,8 +102,9 @@ def plot(parts, path):
         pyplot = import_module("matplotlib.pyplot")
     except ImportError as error:
         return str(error)
+    # One name may stand in both parts.
     bars = [
-        (f"{name.removeprefix('launch: ')} ({part})", case["us"])
+        (f"{name.removeprefix('launch: ')} [{part} part]", case["us"])
         for part, result in parts.items()
         for name, case in result["cases"].items()
         if name.startswith(("launch: ", "memory hit"))
@@ -112,6 +113,7 @@ def plot(parts, path):
     figure, axes = pyplot.subplots(figsize=(9, 0.4 * len(bars) + 1.2), layout="constrained")
     axes.barh([name for name, _ in bars], [us for _, us in bars])
     axes.bar_label(axes.containers[0], fmt="%.1f", padding=3)
+    axes.margins(x=0.12)  # Room for the labels.
     axes.set_xlabel("host time per launch, us: median of bursts of 200")
     figure.savefig(path, dpi=120)
     return None
