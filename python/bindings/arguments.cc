@@ -13,6 +13,8 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/buffers.h"
+#include "python/bindings/cuda_arrays.h"
+#include "python/bindings/loaded_types.h"
 
 namespace deep_jit::python {
 namespace {
@@ -31,6 +33,8 @@ std::string describe(ParameterKind kind, std::size_t size) {
       return std::format("uint{}", size * 8);
     case ParameterKind::kFloat:
       return std::format("float{}", size * 8);
+    case ParameterKind::kSized:
+      return std::format("{} bytes", size);
     case ParameterKind::kStruct:
     case ParameterKind::kUnknown:
       break;
@@ -249,6 +253,7 @@ bool can_read(const Parameter& parameter, const ArrayAddress& array) {
              (same_size && array.type_kind != 'f' && array.type_kind != 'c');
     case ParameterKind::kBool:
     case ParameterKind::kPointer:
+    case ParameterKind::kSized:
       break;
   }
   return same_size && array.type_kind != 'f' && array.type_kind != 'c';
@@ -271,11 +276,19 @@ Keep store_pointer(const Place& place, PyObject* argument, void* slot) {
     store(slot, static_cast<void*>(nullptr));
     return {};
   }
-  ArrayAddress found = find_array(place.state, argument);
+  const bool on_gpu = place.signature.memory == Memory::kCuda;
+  if (on_gpu && PyLong_CheckExact(argument)) {
+    store_unsigned(place, argument, slot);
+    return {};
+  }
+  ArrayAddress found =
+      on_gpu ? find_cuda_array(place.state, argument) : find_array(place.state, argument);
   if (!found.is_array) {
-    place.refuse_type(argument,
-                      "a NumPy array, a torch CPU tensor, an object with DLPack or the "
-                      "buffer protocol, or None");
+    place.refuse_type(argument, on_gpu
+                                    ? "a CUDA array of torch, CuPy or another library with DLPack "
+                                      "or __cuda_array_interface__, an int (address) or None"
+                                    : "a NumPy array, a torch CPU tensor, an object with DLPack or "
+                                      "the buffer protocol, or None");
   }
   if (!found.problem.empty()) place.refuse(found.problem);
   if (!can_read(place.parameter(), found)) {
@@ -303,13 +316,97 @@ ArrayAddress get_struct(const Place& place, PyObject* argument, std::size_t& siz
   ArrayAddress found = from_buffer(argument, &size);
   const std::size_t expected = place.parameter().size;
   if (!found.is_array) {
-    place.refuse_type(argument, std::format("bytes of length {}", expected).c_str());
+    const char* others = place.parameter().kind != ParameterKind::kSized ? ""
+                         : expected == sizeof(void*) ? "an int, a float, a CUDA array, None or "
+                                                     : "an int, a float or ";
+    place.refuse_type(argument, std::format("{}bytes of length {}", others, expected).c_str());
   }
   if (!found.problem.empty()) place.refuse(found.problem);
   if (size != expected) {
     place.refuse(std::format("must be bytes of length {}, not of length {}", expected, size));
   }
   return found;
+}
+
+// --- Parameters of which only the size is known ---
+
+void store_bytes(void* slot, std::uint64_t number, std::size_t size) {
+  std::memcpy(slot, &number, size);  // Little-endian, as every GPU's host.
+}
+
+// An int that fits the size, signed or unsigned.
+void store_sized_integer(const Place& place, PyObject* value, void* slot) {
+  const std::size_t size = place.parameter().size;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow == 0) {
+    if (number == -1 && PyErr_Occurred() != nullptr) throw PythonError{};
+    const unsigned bits = static_cast<unsigned>(size) * 8;
+    if (size == 8 || (number >= -(1LL << (bits - 1)) && number < (1LL << bits)))
+      return store_bytes(slot, static_cast<std::uint64_t>(number), size);
+  } else if (size == 8 && overflow > 0) {
+    const unsigned long long high = PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred() == nullptr) return store_bytes(slot, high, size);
+    PyErr_Clear();
+  }
+  refuse_range(place, value, std::format("-2**{} .. 2**{} - 1", size * 8 - 1, size * 8));
+}
+
+void store_sized_float(const Place& place, PyObject* argument, void* slot) {
+  if (place.parameter().size < sizeof(float)) {
+    place.refuse(
+        std::format("must not be a float ({}): which kind of float the kernel reads is not known; "
+                    "pass a NumPy scalar of that size, or its bytes",
+                    short_repr(argument)));
+  }
+  store_float(place, argument, slot);
+}
+
+// A NumPy scalar of exactly the size goes as it is.
+bool store_numpy_bytes(const Place& place, PyObject* argument, void* slot) {
+  std::size_t size = 0;
+  const ArrayAddress found = from_buffer(argument, &size);
+  if (!found.is_array || !found.problem.empty() || size != place.parameter().size) return false;
+  std::memcpy(slot, found.address, size);
+  return true;
+}
+
+void store_sized_scalar(const Place& place, const Ref& value, void* slot) {
+  if (PyLong_Check(value.get())) return store_sized_integer(place, value.get(), slot);
+  store_sized_float(place, value.get(), slot);
+}
+
+// Of the size of a pointer: an array, or None. False when it is neither.
+bool store_sized_array(const Place& place, PyObject* argument, void* slot, Keep& keep) {
+  if (place.parameter().size != sizeof(void*)) return false;
+  ArrayAddress found =
+      argument == Py_None ? ArrayAddress{.is_array = true} : find_cuda_array(place.state, argument);
+  if (!found.is_array) return false;
+  if (!found.problem.empty()) place.refuse(found.problem);
+  store(slot, found.address);
+  keep = std::move(found.keep);
+  return true;
+}
+
+Keep store_sized(const Place& place, PyObject* argument, void* slot) {
+  Keep keep;
+  if (PyLong_Check(argument)) {
+    store_sized_integer(place, argument, slot);
+  } else if (PyFloat_CheckExact(argument)) {
+    store_sized_float(place, argument, slot);
+  } else if (store_sized_array(place, argument, slot, keep)) {
+    return keep;
+  } else if (is_numpy_scalar(place.state, argument)) {
+    if (!store_numpy_bytes(place, argument, slot))
+      store_sized_scalar(place, to_scalar(place, argument, "a number"), slot);
+  } else if (is_array(place.state, argument) || PyIndex_Check(argument)) {
+    store_sized_scalar(place, to_scalar(place, argument, "a number"), slot);
+  } else {
+    std::size_t size = 0;
+    const ArrayAddress found = get_struct(place, argument, size);
+    std::memcpy(slot, found.address, size);
+  }
+  return keep;
 }
 
 bool is_plain_number(const Parameter& parameter) {
@@ -323,6 +420,7 @@ bool is_plain_number(const Parameter& parameter) {
     case ParameterKind::kFloat:
       return parameter.size == sizeof(float) || parameter.size == sizeof(double);
     case ParameterKind::kPointer:
+    case ParameterKind::kSized:
     case ParameterKind::kStruct:
     case ParameterKind::kUnknown:
       break;
@@ -357,6 +455,8 @@ const char* kind_name(ParameterKind kind) {
       return "float";
     case ParameterKind::kStruct:
       return "struct";
+    case ParameterKind::kSized:
+      return "sized";
     case ParameterKind::kUnknown:
       break;
   }
@@ -401,8 +501,15 @@ ArgumentPack::ArgumentPack(State& state, const Signature& signature, PyObject* c
       if (Keep keep = store_pointer(place, arguments[i], pointers_[i])) {
         keeps_.push_back(std::move(keep));
       }
+    } else if (parameter.kind == ParameterKind::kSized) {
+      if (Keep keep = store_sized(place, arguments[i], pointers_[i])) {
+        keeps_.push_back(std::move(keep));
+      }
     } else if (is_plain_number(parameter)) {
       store_number(place, arguments[i], pointers_[i]);
+    } else if (PyBytes_CheckExact(arguments[i]) &&
+               PyBytes_Size(arguments[i]) == static_cast<Py_ssize_t>(parameter.size)) {
+      pointers_[i] = add_block(PyBytes_AsString(arguments[i]), parameter.size, parameter.alignment);
     } else {
       std::size_t size = 0;
       const ArrayAddress found = get_struct(place, arguments[i], size);

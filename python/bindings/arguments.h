@@ -12,13 +12,17 @@
 //     kernel->launch_raw(options, pack.pointers(), pack.size());
 //
 // What each kind of parameter takes:
-// - pointer: NumPy array, torch CPU tensor, object with __array_struct__, __array_interface__,
+// - pointer on the GPU: what cuda_arrays.h takes, an int (the address), or None.
+// - pointer on the CPU: NumPy array, torch CPU tensor, object with __array_struct__,
+// __array_interface__,
 //   DLPack or the buffer protocol, or None for null. Arrays must be C-contiguous, aligned, on the
 //   CPU, writeable unless it is a pointer to const, and of a dtype that the element type reads
 //   (void, char and struct pointers take any).
 // - integer: int, bool, NumPy integer or bool, anything with __index__; within range.
 // - float: float, int, NumPy scalar; rounded, within range.
 // - bool: bool, NumPy bool, 0 or 1.
+// - kSized: int (fits signed or unsigned), float (4 and 8 bytes), NumPy scalar (of that size as it
+//   is, else by value), bytes or a buffer of exactly the size; of 8 bytes also an array or None.
 // - others (structs, 16-bit and 128-bit floats, 128-bit integers): bytes, a ctypes structure or
 //   another buffer of exactly the size.
 //
@@ -42,7 +46,8 @@
 
 namespace deep_jit::python {
 
-enum class ParameterKind { kUnknown, kPointer, kBool, kSigned, kUnsigned, kFloat, kStruct };
+// kSized: only the size is known; the argument itself says what it is.
+enum class ParameterKind { kUnknown, kPointer, kBool, kSigned, kUnsigned, kFloat, kStruct, kSized };
 
 struct Parameter {
   ParameterKind kind;
@@ -58,9 +63,10 @@ struct Parameter {
 struct Signature {
   std::string kernel;
   std::vector<Parameter> parameters;
+  Memory memory = Memory::kCpu;  // Where the kernel's pointers point.
 };
 
-// "unknown", "pointer", "bool", "signed", "unsigned", "float" or "struct".
+// "unknown", "pointer", "bool", "signed", "unsigned", "float", "struct" or "sized".
 const char* kind_name(ParameterKind kind);
 
 class ArgumentPack {

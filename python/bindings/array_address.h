@@ -33,6 +33,9 @@ struct Release {
 };
 using Keep = std::unique_ptr<void, Release>;
 
+// Where a kernel reads and writes: a backend's memory.
+enum class Memory { kCpu, kCuda };
+
 struct ArrayAddress {
   bool is_array = false;  // false: not an array at all
   void* address = nullptr;

@@ -6,6 +6,7 @@
 
 #include "python/bindings/buffers.h"
 #include "python/bindings/dlpack.h"
+#include "python/bindings/loaded_types.h"
 
 namespace deep_jit::python {
 namespace {
@@ -31,38 +32,6 @@ constexpr int kWriteable = 0x400;
 
 constexpr const char* kNotContiguous =
     "is not C-contiguous; pass a contiguous copy (numpy.ascontiguousarray)";
-
-// A type of a module that the program has imported, or null. Never imports anything.
-PyObject* loaded_type(PyObject*& cached, PyObject* module_name, const char* type_name) {
-  if (cached != nullptr) return cached;
-  const Ref module{PyImport_GetModule(module_name)};
-  Ref type;
-  if (module) type = Ref{PyObject_GetAttrString(module.get(), type_name)};
-  PyErr_Clear();  // not there, or still being imported by another thread
-  if (type && PyType_Check(type.get())) cached = type.release();
-  return cached;
-}
-
-bool is_instance(PyObject* object, PyObject* type) {
-  return type != nullptr &&
-         PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
-}
-
-// The attribute, or null when there is none; other errors are passed on.
-Ref optional_attribute(PyObject* object, PyObject* name) {
-  Ref value{PyObject_GetAttr(object, name)};
-  if (!value) {
-    if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw PythonError{};
-    PyErr_Clear();
-  }
-  return value;
-}
-
-bool is_true(const Ref& value) {
-  const int result = PyObject_IsTrue(value.get());
-  if (result < 0) throw PythonError{};
-  return result != 0;
-}
 
 ArrayAddress from_array_struct(PyObject* capsule) {
   auto* array = static_cast<ArrayStruct*>(PyCapsule_GetPointer(capsule, nullptr));
@@ -192,15 +161,11 @@ ArrayAddress from_tensor(State& state, PyObject* tensor) {
 
 }  // namespace
 
-bool is_numpy_scalar(State& state, PyObject* object) {
-  return is_instance(object, loaded_type(state.numpy_scalar_type, state.name_numpy, "generic"));
-}
-
 ArrayAddress find_array(State& state, PyObject* object) {
-  if (is_instance(object, loaded_type(state.ndarray_type, state.name_numpy, "ndarray"))) {
+  if (is_ndarray(state, object)) {
     return from_array_struct(checked(PyObject_GetAttr(object, state.name_array_struct)).get());
   }
-  if (is_instance(object, loaded_type(state.tensor_type, state.name_torch, "Tensor"))) {
+  if (is_tensor(state, object)) {
     return from_tensor(state, object);
   }
   // A NumPy scalar has these attributes too, but they describe a temporary that is gone when they
@@ -212,7 +177,7 @@ ArrayAddress find_array(State& state, PyObject* object) {
   if (const Ref interface = optional_attribute(object, state.name_array_interface)) {
     return from_array_interface(interface.get());
   }
-  if (has_dlpack(state, object)) return from_dlpack(state, object);
+  if (has_dlpack(state, object)) return from_dlpack(state, object, Memory::kCpu);
   if (optional_attribute(object, state.name_cuda_array_interface)) {
     return refuse_array("lives on a CUDA device; a kernel of the host backend needs it on the CPU");
   }
@@ -220,10 +185,7 @@ ArrayAddress find_array(State& state, PyObject* object) {
 }
 
 bool is_array(State& state, PyObject* object) {
-  if (is_instance(object, loaded_type(state.ndarray_type, state.name_numpy, "ndarray")) ||
-      is_instance(object, loaded_type(state.tensor_type, state.name_torch, "Tensor"))) {
-    return true;
-  }
+  if (is_ndarray(state, object) || is_tensor(state, object)) return true;
   if (is_numpy_scalar(state, object)) return false;
   return optional_attribute(object, state.name_array_struct) ||
          optional_attribute(object, state.name_array_interface) || has_dlpack(state, object) ||

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Finds the address of an array's first element, or says why a kernel cannot use it.
+// Finds the address of an array's first element in the CPU's memory, or says why a kernel cannot
+// use it. For GPU memory see cuda_arrays.h.
 //
 // NumPy is asked through `__array_struct__` (the C side of its array interface: one capsule, no
 // dict), torch through its tensor methods; neither library is imported or linked: their types are
@@ -25,8 +26,5 @@ ArrayAddress find_array(State& state, PyObject* object);
 // Whether the object is an array of some library, and so no scalar although it may have __index__.
 // Exports nothing, and does not count what has only the buffer protocol.
 bool is_array(State& state, PyObject* object);
-
-// True for numpy.generic objects (numpy.float32(1), a field of an array, ...).
-bool is_numpy_scalar(State& state, PyObject* object);
 
 }  // namespace deep_jit::python

@@ -6,50 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "python/bindings/dlpack_abi.h"
+
 namespace deep_jit::python {
 namespace {
 
-// The C structures of DLPack 1.1 (https://dmlc.github.io/dlpack/latest/c_api.html), whose layout
-// may only change with the major version. Written down here: forty lines, against a dependency.
-struct Device {
-  std::int32_t type;
-  std::int32_t id;
-};
-constexpr std::int32_t kCpu = 1;
-
-struct DataType {
-  std::uint8_t code;
-  std::uint8_t bits;
-  std::uint16_t lanes;
-};
-
-struct Tensor {
-  void* data;
-  Device device;
-  std::int32_t dimensions;
-  DataType type;
-  std::int64_t* shape;
-  std::int64_t* strides;  // in items; null: C-contiguous
-  std::uint64_t byte_offset;
-};
-
-struct Managed {
-  Tensor tensor;
-  void* context;
-  void (*deleter)(Managed*);
-};
-
-struct ManagedVersioned {
-  std::uint32_t major;
-  std::uint32_t minor;
-  void* context;
-  void (*deleter)(ManagedVersioned*);
-  std::uint64_t flags;
-  Tensor tensor;
-};
-constexpr std::uint32_t kMajor = 1;
-constexpr std::uint64_t kReadOnly = 1;
-constexpr std::uint64_t kCopied = 2;
+using dlpack::Managed;
+using dlpack::ManagedVersioned;
+using dlpack::Tensor;
 
 constexpr const char* kOldName = "dltensor";
 constexpr const char* kVersionedName = "dltensor_versioned";
@@ -67,52 +31,43 @@ Owner* take(PyObject* capsule, const char* name, const char* used_name, Keep& ke
   return managed;
 }
 
-bool is_c_contiguous(const Tensor& tensor) {
-  for (std::int32_t i = 0; i < tensor.dimensions; ++i) {
-    if (tensor.shape[i] == 0) return true;
-  }
-  if (tensor.strides == nullptr) return true;
-  std::int64_t expected = 1;
-  for (std::int32_t i = tensor.dimensions - 1; i >= 0; --i) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.shape[i];
-  }
-  return true;
+bool is_accessible(std::int32_t device_type, Memory memory) {
+  return memory == Memory::kCuda ? dlpack::is_cuda_accessible(device_type)
+                                 : device_type == dlpack::kCpu;
 }
 
-// NumPy's letter for a DLPack type code.
-char to_type_kind(const DataType& type) {
-  if (type.lanes != 1) return 'V';  // vectors, which no pointer to a number reads
-  constexpr char kKinds[] = {'i', 'u', 'f', 'V' /* handle */, 'V' /* bfloat */, 'c', 'b'};
-  return type.code < sizeof(kKinds) ? kKinds[type.code] : 'V';
-}
-
-void describe(const Tensor& tensor, ArrayAddress& found) {
+void describe(const Tensor& tensor, Memory memory, ArrayAddress& found) {
   const unsigned bits = static_cast<unsigned>(tensor.type.bits) * tensor.type.lanes;
-  if (tensor.device.type != kCpu) {
-    found.problem = std::format("has a DLPack tensor on device type {}, not on the CPU (type {})",
-                                tensor.device.type, kCpu);
+  if (!is_accessible(tensor.device.type, memory)) {
+    found.problem =
+        std::format("has a DLPack tensor on device type {}, where the kernel cannot reach it",
+                    tensor.device.type);
   } else if (bits == 0 || bits % 8 != 0) {
     found.problem = std::format("has items of {} bits, which have no address of their own", bits);
-  } else if (!is_c_contiguous(tensor)) {
+  } else if (memory == Memory::kCpu && !dlpack::is_c_contiguous(tensor)) {
     found.problem = "is not C-contiguous; pass a contiguous copy";
   } else {
     found.address = static_cast<char*>(tensor.data) + tensor.byte_offset;
-    found.type_kind = to_type_kind(tensor.type);
+    found.type_kind = dlpack::to_type_kind(tensor.type);
     found.item_size = bits / 8;
   }
 }
 
 // The producer's capsule: with the version that we know, or without when it knows no versions.
-Ref call_dlpack(State& state, PyObject* object) {
+Ref call_dlpack(State& state, PyObject* object, Memory memory) {
   const Ref method = checked(PyObject_GetAttr(object, state.name_dlpack));
   const Ref none = checked(PyTuple_New(0));
-  const Ref keywords = checked(Py_BuildValue("{s(II)}", "max_version", kMajor, 1U));
+  // -1: no waiting. Whoever launches on a stream orders it, as with every other kind of array.
+  const Ref plain =
+      checked(memory == Memory::kCuda ? Py_BuildValue("{si}", "stream", -1) : PyDict_New());
+  const Ref keywords = checked(PyDict_Copy(plain.get()));
+  const Ref version = checked(Py_BuildValue("(II)", dlpack::kMajor, 1U));
+  if (PyDict_SetItemString(keywords.get(), "max_version", version.get()) != 0) throw PythonError{};
   Ref capsule{PyObject_Call(method.get(), none.get(), keywords.get())};
   if (capsule) return capsule;
   if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw PythonError{};
   PyErr_Clear();
-  return checked(PyObject_Call(method.get(), none.get(), nullptr));
+  return checked(PyObject_Call(method.get(), none.get(), plain.get()));
 }
 
 // (device type, device id) as the producer says it, before it exports anything: a GPU library may
@@ -140,28 +95,31 @@ bool has_dlpack(State& state, PyObject* object) {
          has_attribute(object, state.name_dlpack_device);
 }
 
-ArrayAddress from_dlpack(State& state, PyObject* object) {
-  if (const long type = device_type(state, object); type != kCpu) {
+ArrayAddress from_dlpack(State& state, PyObject* object, Memory memory) {
+  if (const long type = device_type(state, object);
+      !is_accessible(static_cast<std::int32_t>(type), memory)) {
     return refuse_array(
-        std::format("lives on DLPack device type {}; a kernel of the host backend needs it on the "
-                    "CPU (type {})",
-                    type, kCpu));
+        std::format("lives on DLPack device type {}; a kernel of the {}", type,
+                    memory == Memory::kCuda
+                        ? std::format("cuda backend needs it on a GPU (type {})", dlpack::kCuda)
+                        : std::format("host backend needs it on the CPU (type {})", dlpack::kCpu)));
   }
-  const Ref capsule = call_dlpack(state, object);
+  const Ref capsule = call_dlpack(state, object, memory);
   ArrayAddress found{.is_array = true};
   if (PyCapsule_IsValid(capsule.get(), kVersionedName) != 0) {
     auto* managed = take<ManagedVersioned>(capsule.get(), kVersionedName, "used_dltensor_versioned",
                                            found.keep);
-    if (managed->major != kMajor) {
+    if (managed->major != dlpack::kMajor) {
       found.problem = std::format("has a DLPack tensor of version {}.{}; {}.x is understood",
-                                  managed->major, managed->minor, kMajor);
+                                  managed->major, managed->minor, dlpack::kMajor);
       return found;
     }
     // Of a copy the kernel may read, but what it writes would be lost.
-    found.is_writeable = (managed->flags & (kReadOnly | kCopied)) == 0;
-    describe(managed->tensor, found);
+    found.is_writeable = (managed->flags & (dlpack::kReadOnly | dlpack::kCopied)) == 0;
+    describe(managed->tensor, memory, found);
   } else if (PyCapsule_IsValid(capsule.get(), kOldName) != 0) {
-    describe(take<Managed>(capsule.get(), kOldName, "used_dltensor", found.keep)->tensor, found);
+    describe(take<Managed>(capsule.get(), kOldName, "used_dltensor", found.keep)->tensor, memory,
+             found);
   } else {
     found.problem = "has a __dlpack__ that gives no unused DLPack capsule";
   }

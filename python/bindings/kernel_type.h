@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // deep_jit.Kernel and deep_jit.BoundLaunch: a loaded kernel of the host backend, and how it is
-// launched.
-//
-// `kernel[grid, block]` makes a BoundLaunch and returns its `launch` method, a METH_FASTCALL
-// function: a call of it builds no tuple and no dict. Knows nothing of compiling; see
-// runtime_type.h.
+// launched (kernel_binding.h).
 //
 // Errors: deep_jit.LaunchError.
-// Thread-safety: a kernel may be launched from many threads at once;
-// the GIL is released while it runs.
+// Thread-safety: a kernel may be launched from many threads at once; the GIL is released while it
+// runs.
 #pragma once
 
 #include <memory>
@@ -22,13 +18,11 @@
 
 namespace deep_jit::python {
 
-using HostRuntime = Runtime<Host>;
-
 // Makes the types Kernel, BoundLaunch and Param, and adds them to `module`. Throws PythonError.
 void add_kernel_types(PyObject* module, State& state);
 
 // A new deep_jit.Kernel. `runtime` gives the default launch options. Throws PythonError.
-Ref make_kernel(State& state, std::shared_ptr<HostRuntime> runtime,
+Ref make_kernel(State& state, std::shared_ptr<Runtime<Host>> runtime,
                 std::shared_ptr<Host::Kernel> kernel);
 
 }  // namespace deep_jit::python

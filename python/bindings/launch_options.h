@@ -8,7 +8,7 @@
 // When not: compiler options (options.h); whether a value makes sense is the backend's to say.
 //
 //     options.grid_dim = to_dim3<host::Dim3>("scale", argument, "grid");
-//     set_launch_option(options, "scale", "launch", name, value);
+//     set_launch_option(state, options, "scale", "launch", name, value);
 //
 // Errors: ArgumentError, which names the kernel, for dimensions and numbers out of range; TypeError
 // as PythonError for an unknown keyword or another type.
@@ -26,6 +26,8 @@
 #include "python/bindings/errors.h"
 #include "python/bindings/object.h"
 #include "python/bindings/options.h"
+#include "python/bindings/state.h"
+#include "python/bindings/stream.h"
 
 namespace deep_jit::python {
 
@@ -49,6 +51,7 @@ Dim3 to_dim3(const std::string& kernel, PyObject* value, const char* what) {
 
 // What each type of a launch option takes.
 struct AssignLaunchOption {
+  State& state;
   const std::string& kernel;
 
   void operator()(std::optional<int>& option, PyObject* value, const char* name) const {
@@ -70,6 +73,10 @@ struct AssignLaunchOption {
   void operator()(std::optional<bool>& option, PyObject* value, const char* name) const {
     option = to_bool(value, name);
   }
+  template <class Stream>
+  void operator()(std::optional<Stream*>& option, PyObject* value, const char*) const {
+    option = static_cast<Stream*>(to_stream(state, value));
+  }
   template <class Dim3>
     requires requires(Dim3 dim) { dim.x + dim.y + dim.z; }
   void operator()(std::optional<Dim3>& option, PyObject* value, const char* name) const {
@@ -86,9 +93,9 @@ struct IsLaunchKeyword {
 
 // `function`: whose keyword argument it is, for error texts.
 template <class LaunchOptions>
-void set_launch_option(LaunchOptions& options, const std::string& kernel, const char* function,
-                       PyObject* name, PyObject* value) {
-  set_option(options, function, name, value, AssignLaunchOption{kernel}, IsLaunchKeyword{});
+void set_launch_option(State& state, LaunchOptions& options, const std::string& kernel,
+                       const char* function, PyObject* name, PyObject* value) {
+  set_option(options, function, name, value, AssignLaunchOption{state, kernel}, IsLaunchKeyword{});
 }
 
 }  // namespace deep_jit::python

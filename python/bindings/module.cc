@@ -4,6 +4,8 @@
 //
 // Importing it makes types and exceptions, nothing else: no thread, no device, no cache directory,
 // no compiler.
+#include "python/bindings/cuda_kernel_type.h"
+#include "python/bindings/cuda_runtime_type.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/kernel_type.h"
 #include "python/bindings/object.h"
@@ -35,6 +37,14 @@ void add_names(State& state) {
   state.name_is_conj = intern("is_conj");
   state.name_is_neg = intern("is_neg");
   state.name_dtype = intern("dtype");
+  state.name_cupy = intern("cupy");
+  state.name_is_cuda = intern("is_cuda");
+  state.name_is_pinned = intern("is_pinned");
+  state.name_data = intern("data");
+  state.name_ptr = intern("ptr");
+  state.name_cuda_stream = intern("cuda_stream");
+  state.name_cuda_stream_protocol = intern("__cuda_stream__");
+  state.name_exchange_api = intern("__dlpack_c_exchange_api__");
   state.tensor_dtypes = checked(PyDict_New()).release();
 }
 
@@ -47,6 +57,8 @@ int exec_module(PyObject* module) {
         add_exceptions(module, state);
         add_kernel_types(module, state);
         add_runtime_types(module, state);
+        add_cuda_kernel_types(module, state);
+        add_cuda_runtime_type(module, state);
         return 0;
       },
       -1);

@@ -141,7 +141,7 @@ PyObject* RuntimeBinding<B>::construct(PyTypeObject* type, PyObject* arguments,
       PyErr_SetString(PyExc_TypeError, "it takes no keyword arguments; use deep_jit.Runtime");
       throw PythonError{};
     }
-    require_count(PyTuple_Size(arguments), 8, "Runtime");
+    require_count(PyTuple_Size(arguments), 9, "Runtime");
     const auto argument = [arguments](Py_ssize_t index) {
       return PyTuple_GetItem(arguments, index);
     };
@@ -156,7 +156,8 @@ PyObject* RuntimeBinding<B>::construct(PyTypeObject* type, PyObject* arguments,
         to_utf8(argument(2), "extra_signature"), to_path_list(argument(3), "include_dirs"),
         to_native_list(argument(4), "include_prefixes"),
         to_native(argument(5), "python_executable"), to_path_list(argument(6), "cache_dirs"),
-        mode == "verified" ? DependencyMode::kVerified : DependencyMode::kTracked);
+        mode == "verified" ? DependencyMode::kVerified : DependencyMode::kTracked,
+        to_path(argument(8), "toolkit_root"));
     auto data = std::make_shared<Data>();
     data->lazy = create_lazy_jit<B>(std::move(config));
     return make_instance<Data>(reinterpret_cast<PyObject*>(type), std::move(data));

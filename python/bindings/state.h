@@ -30,6 +30,11 @@ struct State {
   PyObject* bound_launch_type;
   PyObject* param_type;
   PyObject* cache_info_type;
+  PyObject* cuda_runtime_type;
+  PyObject* cuda_kernel_type;
+  PyObject* cuda_bound_launch_type;
+  PyObject* cuda_param_type;
+  PyObject* kernel_attributes_type;
 
   // Interned attribute and module names.
   PyObject* name_numpy;
@@ -46,26 +51,75 @@ struct State {
   PyObject* name_is_conj;
   PyObject* name_is_neg;
   PyObject* name_dtype;
+  PyObject* name_cupy;
+  PyObject* name_is_cuda;
+  PyObject* name_is_pinned;
+  PyObject* name_data;
+  PyObject* name_ptr;
+  PyObject* name_cuda_stream;           // Of torch.
+  PyObject* name_cuda_stream_protocol;  // __cuda_stream__
+  PyObject* name_exchange_api;
 
   // Types of modules that the program has imported itself; null until one of their objects is met.
   PyObject* ndarray_type;
   PyObject* numpy_scalar_type;
   PyObject* tensor_type;
+  PyObject* cupy_type;
   PyObject* tensor_dtypes;  // dict: torch.dtype -> item size and kind, see arrays.cc
+
+  // The types that were asked last for DLPack's C interface, and what they answered (or null).
+  static constexpr int kExchangeTypes = 4;
+  PyObject* exchange_types[kExchangeTypes];
+  const void* exchange_apis[kExchangeTypes];
 
   // Calls `visit` with the address of each member above.
   template <class Visit>
   int for_each(Visit&& visit) {
-    for (PyObject** member : {&deep_jit_error,    &compile_error,        &cache_error,
-                              &launch_error,      &host_runtime_type,    &kernel_type,
-                              &bound_launch_type, &param_type,           &cache_info_type,
-                              &name_numpy,        &name_torch,           &name_item,
-                              &name_array_struct, &name_array_interface, &name_cuda_array_interface,
-                              &name_dlpack,       &name_dlpack_device,   &name_data_ptr,
-                              &name_is_cpu,       &name_is_contiguous,   &name_is_conj,
-                              &name_is_neg,       &name_dtype,           &ndarray_type,
-                              &numpy_scalar_type, &tensor_type,          &tensor_dtypes}) {
+    for (PyObject** member : {&deep_jit_error,
+                              &compile_error,
+                              &cache_error,
+                              &launch_error,
+                              &host_runtime_type,
+                              &kernel_type,
+                              &bound_launch_type,
+                              &param_type,
+                              &cache_info_type,
+                              &cuda_runtime_type,
+                              &cuda_kernel_type,
+                              &cuda_bound_launch_type,
+                              &cuda_param_type,
+                              &kernel_attributes_type,
+                              &name_numpy,
+                              &name_torch,
+                              &name_item,
+                              &name_array_struct,
+                              &name_array_interface,
+                              &name_cuda_array_interface,
+                              &name_dlpack,
+                              &name_dlpack_device,
+                              &name_data_ptr,
+                              &name_is_cpu,
+                              &name_is_contiguous,
+                              &name_is_conj,
+                              &name_is_neg,
+                              &name_dtype,
+                              &name_cupy,
+                              &name_is_cuda,
+                              &name_is_pinned,
+                              &name_data,
+                              &name_ptr,
+                              &name_cuda_stream,
+                              &name_cuda_stream_protocol,
+                              &name_exchange_api,
+                              &ndarray_type,
+                              &numpy_scalar_type,
+                              &tensor_type,
+                              &cupy_type,
+                              &tensor_dtypes}) {
       if (const int result = visit(*member); result != 0) return result;
+    }
+    for (PyObject*& type : exchange_types) {
+      if (const int result = visit(type); result != 0) return result;
     }
     return 0;
   }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compile C++ kernels while a program runs, keep the binaries, load and launch them.
+"""Compile C++ and CUDA kernels while a program runs, keep the binaries, load and launch them.
 
     import deep_jit, numpy as np
 
@@ -18,13 +18,17 @@ from deep_jit._core import (
     CacheError,
     CacheInfo,
     CompileError,
+    CudaBoundLaunch,
+    CudaKernel,
+    CudaParam,
     DeepJITError,
     Kernel,
+    KernelAttributes,
     LaunchError,
     Param,
 )
 from deep_jit._include import get_include
-from deep_jit._options import HostOptions
+from deep_jit._options import CudaOptions, HostOptions
 from deep_jit._runtime import Runtime
 
 __all__ = [
@@ -33,10 +37,15 @@ __all__ = [
     "CacheInfo",
     "CompileError",
     "CompileManyError",
+    "CudaBoundLaunch",
+    "CudaKernel",
+    "CudaOptions",
+    "CudaParam",
     "DeepJITError",
     "FailedKernel",
     "HostOptions",
     "Kernel",
+    "KernelAttributes",
     "KernelSource",
     "LaunchError",
     "Param",

@@ -123,6 +123,93 @@ class Kernel:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+class CudaParam(NamedTuple):
+    """One parameter of a CUDA kernel."""
+
+    kind: str
+    """'pointer', 'bool', 'signed', 'unsigned', 'float', 'struct', or 'sized': no more is known."""
+    size: int
+    """Bytes."""
+    offset: int
+    """Bytes, in the kernel's parameter memory."""
+
+class KernelAttributes(NamedTuple):
+    """What the driver says of a loaded CUDA kernel."""
+
+    num_regs: int
+    """Registers per thread."""
+    shared_size_bytes: int
+    """Static shared memory per block."""
+    local_size_bytes: int
+    """Local memory per thread: spilled registers, arrays."""
+    const_size_bytes: int
+    """Constant memory."""
+    max_threads_per_block: int
+    """The largest block that can be launched on this device."""
+
+@final
+class CudaBoundLaunch:
+    """A CUDA kernel with a grid and a block: `kernel[grid, block].__self__`."""
+
+    def __new__(cls) -> NoReturn: ...
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks per dimension."""
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Threads per block and dimension."""
+
+    def launch(
+        self,
+        *args: Any,
+        stream: Any = None,
+        num_smem_bytes: int | None = None,
+        cluster_dim: _Dim | None = None,
+        cooperative: bool | None = None,
+        enable_pdl: bool | None = None,
+        nonportable_cluster_size_allowed: bool | None = None,
+    ) -> None:
+        """Launches the kernel with these arguments and returns at once."""
+
+@final
+class CudaKernel:
+    """A compiled and loaded CUDA kernel; see its run-time documentation for the arguments."""
+
+    def __new__(cls) -> NoReturn: ...
+    @property
+    def name(self) -> str:
+        """Name of the kernel function, without its parameters."""
+
+    @property
+    def params(self) -> tuple[CudaParam, ...]:
+        """Its parameters in order."""
+
+    @property
+    def attributes(self) -> KernelAttributes:
+        """Registers, memory and largest block, asked of the driver."""
+
+    def __getitem__(self, grid_and_block: tuple[_Dim, _Dim], /) -> Callable[..., None]:
+        """A function that launches with this grid and block: `kernel[grid, block](out, x, n)`."""
+
+    def launch(
+        self,
+        *,
+        grid: _Dim,
+        block: _Dim,
+        args: tuple[Any, ...] | list[Any] = ...,
+        stream: Any = None,
+        num_smem_bytes: int | None = None,
+        cluster_dim: _Dim | None = None,
+        cooperative: bool | None = None,
+        enable_pdl: bool | None = None,
+        nonportable_cluster_size_allowed: bool | None = None,
+    ) -> None:
+        """Launches the kernel and returns at once."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
 @final
 class HostRuntime:
     """The host backend's runtime; use deep_jit.Runtime."""
@@ -137,12 +224,39 @@ class HostRuntime:
         python_executable: str,
         cache_dirs: Sequence[str],
         dependency_mode: str,
+        toolkit_root: str,
         /,
     ) -> HostRuntime: ...
     def compile(self, name: str, source: str, options: dict[str, Any], /) -> Kernel: ...
     def compile_many(
         self, requests: Sequence[tuple[str, str, dict[str, Any]]], jobs: int, /
     ) -> list[Kernel | Exception]: ...
+    def compile_without_load(self, name: str, source: str, options: dict[str, Any], /) -> str: ...
+    def cache_key(self, source: str, options: dict[str, Any], /) -> str: ...
+    def explain_key(self, source: str, options: dict[str, Any], /) -> str: ...
+    def cache_info(self) -> CacheInfo: ...
+
+@final
+class CudaRuntime:
+    """The CUDA backend's runtime; use deep_jit.Runtime."""
+
+    def __new__(
+        cls,
+        library_root: str,
+        env_prefix: str,
+        extra_signature: str,
+        include_dirs: Sequence[str],
+        include_prefixes: Sequence[str],
+        python_executable: str,
+        cache_dirs: Sequence[str],
+        dependency_mode: str,
+        toolkit_root: str,
+        /,
+    ) -> CudaRuntime: ...
+    def compile(self, name: str, source: str, options: dict[str, Any], /) -> CudaKernel: ...
+    def compile_many(
+        self, requests: Sequence[tuple[str, str, dict[str, Any]]], jobs: int, /
+    ) -> list[CudaKernel | Exception]: ...
     def compile_without_load(self, name: str, source: str, options: dict[str, Any], /) -> str: ...
     def cache_key(self, source: str, options: dict[str, Any], /) -> str: ...
     def explain_key(self, source: str, options: dict[str, Any], /) -> str: ...

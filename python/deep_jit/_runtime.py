@@ -5,11 +5,11 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from deep_jit._compile_many import FailedKernel, KernelSource, make_error, to_kernel_sources
-from deep_jit._core import CacheInfo, HostRuntime, Kernel
-from deep_jit._options import HostOptions
+from deep_jit._core import CacheInfo, CudaKernel, CudaRuntime, HostRuntime, Kernel
+from deep_jit._options import CompileOptions
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -18,10 +18,12 @@ elif TYPE_CHECKING:
 
 StrPath = str | os.PathLike[str]
 
-_BACKENDS = {"host": HostRuntime}
+_BACKENDS = {"host": HostRuntime, "cuda": CudaRuntime}
+
+_KernelT = TypeVar("_KernelT", Kernel, CudaKernel)
 
 
-class Runtime:
+class Runtime(Generic[_KernelT]):
     """Compiles kernels for one backend, and keeps them in memory and on disk.
 
     Declaring one touches nothing; the environment is read and the compiler is found at first use.
@@ -31,15 +33,21 @@ class Runtime:
 
     Environment (`<env_prefix>_NAME`, else `DJ_NAME`), read at first use:
         JIT_CACHE_DIR: cache folders separated by ":", the first is written to; default `~/.dj`.
+        JIT_CPP_STANDARD: the N of `-std=c++N`; default 20.
+        JIT_PRINT_COMPILER_COMMAND, JIT_PRINT_LOAD_TIME: 1 prints them to standard output.
+        JIT_DEBUG: 1 prints both, compiles with debug information and keeps assembly.
+        Of "host" alone:
         JIT_CXX_COMPILER: the C++ compiler, with arguments if need be; default: `CXX`, then clang++,
             g++ and c++ on PATH, then the `ziglang` wheel of this interpreter.
-        JIT_CPP_STANDARD: the N of `-std=c++N`; default 20.
         JIT_NUM_THREADS: threads that run blocks at once; default: as many as the machine runs.
-        JIT_PRINT_COMPILER_COMMAND, JIT_PRINT_LOAD_TIME: 1 prints them to standard output.
-        JIT_DEBUG: 1 prints both, and compiles with `-g`.
+        Of "cuda" alone:
+        JIT_NVCC_COMPILER: nvcc; default: that of CUDA_HOME, CUDA_PATH, PATH, the
+            `nvidia-cuda-nvcc` wheel of this interpreter, or /usr/local/cuda.
+        and more: docs/reference/environment.md lists all.
 
     Args:
-        backend: "host", which runs kernels on the CPU.
+        backend: "host", which runs kernels on the CPU, or "cuda". The NVIDIA driver is opened, and
+            a CUDA context made, by the first use that needs them.
         env_prefix: prefix of the environment variables above; not empty and not "DJ".
         include_dirs: absolute folders for `#include`, in order.
         include_prefixes: `#include <PREFIX...>` is tracked: those headers are found in
@@ -53,12 +61,24 @@ class Runtime:
             and a change of any, also of a quoted or a system header, is a miss on disk. It costs a
             preprocessor run for each compilation, and a look at each header for a kernel on disk.
 
+        toolkit_root: absolute folder of the CUDA toolkit to use, before all that the environment
+            says; default: the environment decides.
+
     Raises:
         ValueError: no such backend or dependency mode.
         DeepJITError: an empty or reserved prefix, an empty or relative folder.
     """
 
     __slots__ = ("_backend", "_core", "_env_prefix")
+
+    if TYPE_CHECKING:  # which kernels a backend gives
+
+        @overload
+        def __new__(
+            cls, backend: Literal["host"] = "host", **settings: Any
+        ) -> "Runtime[Kernel]": ...
+        @overload
+        def __new__(cls, backend: Literal["cuda"], **settings: Any) -> "Runtime[CudaKernel]": ...
 
     def __init__(
         self,
@@ -71,6 +91,7 @@ class Runtime:
         library_root: StrPath | None = None,
         cache_dirs: Sequence[StrPath] = (),
         dependency_mode: str = "tracked",
+        toolkit_root: StrPath | None = None,
     ) -> None:
         if backend not in _BACKENDS:
             raise ValueError(f"no backend {backend!r}; there is: {', '.join(sorted(_BACKENDS))}")
@@ -90,6 +111,7 @@ class Runtime:
             sys.executable or "",
             _paths(cache_dirs, "cache_dirs"),
             dependency_mode,
+            "" if toolkit_root is None else os.fspath(toolkit_root),
         )
 
     def __repr__(self) -> str:
@@ -100,14 +122,14 @@ class Runtime:
         """Name of the backend, as given to the constructor."""
         return self._backend
 
-    def compile(self, name: str, source: str, **options: "Unpack[HostOptions]") -> Kernel:
+    def compile(self, name: str, source: str, **options: "Unpack[CompileOptions]") -> _KernelT:
         """Returns the loaded kernel of `source`, compiled now unless memory or disk has it.
 
         Args:
             name: tag for people, `[A-Za-z0-9_]+`, in the name of the entry's folder; not part of
                 the key.
-            source: C++ with exactly one `__global__` function.
-            **options: see deep_jit.HostOptions.
+            source: C++ or CUDA C++ with exactly one `__global__` function.
+            **options: see deep_jit.HostOptions and deep_jit.CudaOptions.
 
         Raises:
             CompileError: the compiler (or the post hook) failed; its log and command are
@@ -124,7 +146,7 @@ class Runtime:
         kernels: Iterable[KernelSource | tuple[str, str] | tuple[str, str, Mapping[str, Any]]],
         *,
         jobs: int | None = None,
-    ) -> list[Kernel]:
+    ) -> list[_KernelT]:
         """Compiles and loads several kernels side by side; returns them in the order given.
 
             jit.compile_many([("scale", scale), KernelSource("add", add, {"optimize_level": 2})])
@@ -156,10 +178,10 @@ class Runtime:
         ]
         if failures:
             raise make_error(failures, len(sources))
-        return [result for result in results if isinstance(result, Kernel)]
+        return [result for result in results if not isinstance(result, Exception)]
 
     def compile_without_load(
-        self, name: str, source: str, **options: "Unpack[HostOptions]"
+        self, name: str, source: str, **options: "Unpack[CompileOptions]"
     ) -> Path:
         """Compiles unless the disk has it, and returns the entry's folder. Loads nothing.
 
@@ -168,11 +190,11 @@ class Runtime:
         """
         return Path(self._core.compile_without_load(name, source, options))
 
-    def cache_key(self, source: str, **options: "Unpack[HostOptions]") -> str:
+    def cache_key(self, source: str, **options: "Unpack[CompileOptions]") -> str:
         """The key that `compile` would use: 32 hexadecimal digits. Compiles nothing."""
         return self._core.cache_key(source, options)
 
-    def explain_key(self, source: str, **options: "Unpack[HostOptions]") -> str:
+    def explain_key(self, source: str, **options: "Unpack[CompileOptions]") -> str:
         """What the key is made of, one part per line.
 
         The lines in which two of them differ tell why a kernel was compiled again.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deep_jit import _core
 
-_ARGUMENTS: list[Any] = ["/opt/library", "OWN", "", [], [], "", [], "tracked"]
+_ARGUMENTS: list[Any] = ["/opt/library", "OWN", "", [], [], "", [], "tracked", ""]
 
 
 def test_it_is_built_for_the_stable_abi() -> None:
@@ -71,6 +71,8 @@ print(sorted({"numpy", "torch", "ctypes", "subprocess", "json"} & set(sys.module
         (6, "/one/path", TypeError, "cache_dirs must be a sequence of str, not one str"),
         (6, None, TypeError, "cache_dirs must be a sequence of str, not NoneType: None"),
         (7, None, TypeError, "dependency_mode must be str, not NoneType"),
+        (8, 1, TypeError, "toolkit_root must be str, not int: 1"),
+        (8, "relative", _core.DeepJITError, "toolkit root must be absolute"),
         (7, "x", ValueError, "dependency_mode must be 'tracked' or 'verified', not 'x'"),
     ],
 )
@@ -84,7 +86,7 @@ def test_wrong_constructor_arguments(
 
 
 def test_wrong_counts_of_arguments() -> None:
-    with pytest.raises(TypeError, match="Runtime\\(\\) takes 8 positional arguments, 1 given"):
+    with pytest.raises(TypeError, match="Runtime\\(\\) takes 9 positional arguments, 1 given"):
         _core.HostRuntime("/opt")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="no keyword arguments"):
         _core.HostRuntime(*_ARGUMENTS, extra=1)

@@ -18,10 +18,15 @@ def test_public_names() -> None:
         "CacheInfo",
         "CompileError",
         "CompileManyError",
+        "CudaBoundLaunch",
+        "CudaKernel",
+        "CudaOptions",
+        "CudaParam",
         "DeepJITError",
         "FailedKernel",
         "HostOptions",
         "Kernel",
+        "KernelAttributes",
         "KernelSource",
         "LaunchError",
         "Param",
@@ -33,7 +38,13 @@ def test_public_names() -> None:
 
 
 def test_every_public_method_is_documented() -> None:
-    for owner in (deep_jit.Runtime, deep_jit.Kernel, deep_jit.BoundLaunch):
+    for owner in (
+        deep_jit.Runtime,
+        deep_jit.Kernel,
+        deep_jit.BoundLaunch,
+        deep_jit.CudaKernel,
+        deep_jit.CudaBoundLaunch,
+    ):
         for name, member in vars(owner).items():
             if not name.startswith("_"):
                 assert inspect.getdoc(member), f"{owner.__name__}.{name}"
@@ -41,6 +52,9 @@ def test_every_public_method_is_documented() -> None:
         str(inspect.signature(deep_jit.Kernel.launch))
         == "(self, /, *, grid, block, args=(), num_smem_bytes=None, num_threads=None)"
     )
+    # The options that follow are those of the error for an unknown one: cuda/kernel_test.py.
+    signature = inspect.signature(deep_jit.CudaKernel.launch)
+    assert list(signature.parameters)[1:5] == ["grid", "block", "args", "stream"]
 
 
 def test_it_is_typed() -> None:
@@ -66,7 +80,7 @@ def test_the_stub_names_what_the_extension_has() -> None:
 def test_stub_fields_are_those_of_the_tuples() -> None:
     stub = ast.parse((_FOLDER / "_core.pyi").read_text())
     classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
-    for name in ("Param", "CacheInfo"):
+    for name in ("Param", "CacheInfo", "CudaParam", "KernelAttributes"):
         declared = [
             item.target.id for item in classes[name].body if isinstance(item, ast.AnnAssign)
         ]  # type: ignore[union-attr]
