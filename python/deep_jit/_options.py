@@ -60,6 +60,9 @@ class CudaOptions(TypedDict, total=False):
     """Come after all other flags."""
     post_hook: str | None
     """As in HostOptions."""
+    compiler: str | None
+    """One of "nvcc", "nvrtc" (in this process: no host compiler, a small one in tens of ms) or
+    "auto" (nvrtc where it takes the source, else nvcc); default: JIT_CUDA_COMPILER, or nvcc."""
 
 
 class CompileOptions(HostOptions, CudaOptions, total=False):

@@ -101,6 +101,8 @@ def test_options_reach_nvcc_and_the_key(cuda: Any, driver: Any, toolkit: Path) -
     }
     keys = {cuda.cache_key(_SOURCE, **{name: options[name]}) for name in options}
     assert len(keys | {cuda.cache_key(_SOURCE)}) == len(options) + 1
+    with pytest.raises(deep_jit.DeepJITError, match=r"option compiler: gcc .expected nvcc, nvrtc"):
+        cuda.compile("k", _SOURCE, compiler="gcc")
     with pytest.raises(TypeError, match="ptxas_register_usage_level must be int or None, not str"):
         cuda.compile("k", _SOURCE, ptxas_register_usage_level="5")
 

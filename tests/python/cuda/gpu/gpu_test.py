@@ -59,6 +59,19 @@ def test_scale(scale: Any) -> None:
     assert [param.kind for param in scale.params] == ["pointer", "pointer", "signed", "float"]
 
 
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "auto"])
+def test_each_compiler(jit: Any, compiler: str) -> None:
+    source = _SCALE.replace("scale", f"scale_by_{compiler}")
+    kernel = jit.compile("scale", source, compiler=compiler)
+    assert kernel.name == f"scale_by_{compiler}"
+    x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+    kernel[1, 64](out, x, 64, 3)
+    assert torch.equal(out, 3 * x)
+    entry = jit.compile_without_load("scale", source, compiler=compiler)
+    assert (entry / "kernel.cubin").is_file()
+    assert len({jit.cache_key(source, compiler=c) for c in ("nvcc", "nvrtc")}) == 2
+
+
 def test_only_the_size_is_known_under_extern_c(jit: Any) -> None:
     kernel = jit.compile("scale_c", 'extern "C" ' + _SCALE.strip())
     assert {param.kind for param in kernel.params} == {"sized"}
