@@ -56,7 +56,7 @@ ArrayAddress from_view(State& state, PyObject* object, const dlpack::Tensor& ten
           .item_size = static_cast<std::size_t>(tensor.type.bits) * tensor.type.lanes / 8};
 }
 
-// Before torch 2.10.
+// Of a torch without DLPack's C interface.
 ArrayAddress from_tensor(State& state, PyObject* tensor) {
   if (!is_true(checked(PyObject_GetAttr(tensor, state.name_is_cuda))) &&
       !is_true(call(tensor, state.name_is_pinned))) {

@@ -3,7 +3,7 @@
 // Finds the address of an array's first element in memory that a GPU can reach, or says why a
 // kernel cannot use it.
 //
-// In this order: DLPack's C interface (torch), torch's methods (older torch), CuPy's attributes,
+// In this order: DLPack's C interface (torch), torch's methods (older ones), CuPy's attributes,
 // `__cuda_array_interface__`, DLPack. Pinned and managed memory counts as the GPU's. Arrays need
 // not be contiguous: the address of the first element is passed, and strides are for the kernel to
 // know. Nothing waits for a stream: a launch comes after what its own stream has been given, and

@@ -2,8 +2,8 @@
 //
 // Arrays through DLPack's C interface (DLPack 1.3): a look at an array in one C call.
 //
-// What: a type that has the attribute `__dlpack_c_exchange_api__` (torch.Tensor from 2.10 on) gives
-// address, device, type, shape and strides of an object without a Python call, a capsule or a
+// What: a type that has the attribute `__dlpack_c_exchange_api__` (torch.Tensor of torch 2.13 has)
+// gives address, device, type, shape and strides of an object without a Python call, a capsule or a
 // reference: the quickest way there is.
 // When not: types without it; see dlpack.h for the protocol that all have.
 //

@@ -17,7 +17,9 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,16 @@ class RuntimeBinding {
     std::shared_ptr<Runtime<B>> made = nullptr;
   };
 
+  using Kernel = typename B::Kernel;
+
+  // The Python objects of the kernels that were asked for. They do not know this one: no cycle. The
+  // C++ runtime keeps the kernels as long in any case.
+  using Kernels = std::unordered_map<const Kernel*, Ref>;
+  struct RuntimeInstance {
+    Instance<Data> base;
+    Kernels kernels;
+  };
+
   struct Request {
     std::string name;
     std::string source;
@@ -66,6 +78,9 @@ class RuntimeBinding {
   template <class Work>
   static auto with_runtime(Data& data, const Work& work);
 
+  // One object per kernel: what it has learned of its launches is there when it is asked for again.
+  static Ref to_python(State& state, PyObject* self, std::shared_ptr<Kernel> kernel);
+
   static PyObject* construct(PyTypeObject* type, PyObject* arguments, PyObject* keywords);
   static PyObject* compile(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
   static PyObject* compile_many(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
@@ -74,6 +89,7 @@ class RuntimeBinding {
   static PyObject* cache_key(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
   static PyObject* explain_key(PyObject* self, PyObject* const* arguments, Py_ssize_t count);
   static PyObject* cache_info(PyObject* self, PyObject*);
+  static void dealloc(PyObject* self);
 
   // What METH_FASTCALL functions are to CPython.
   template <class Function>
@@ -133,6 +149,13 @@ auto RuntimeBinding<B>::with_runtime(Data& data, const Work& work) {
 }
 
 template <class B>
+Ref RuntimeBinding<B>::to_python(State& state, PyObject* self, std::shared_ptr<Kernel> kernel) {
+  Ref& known = reinterpret_cast<RuntimeInstance*>(self)->kernels[kernel.get()];
+  if (!known) known = make_kernel(state, data_of<Data>(self).made, std::move(kernel));
+  return Ref::borrow(known.get());
+}
+
+template <class B>
 PyObject* RuntimeBinding<B>::construct(PyTypeObject* type, PyObject* arguments,
                                        PyObject* keywords) {
   State& state = *static_cast<State*>(PyType_GetModuleState(type));
@@ -160,7 +183,9 @@ PyObject* RuntimeBinding<B>::construct(PyTypeObject* type, PyObject* arguments,
         to_path(argument(8), "toolkit_root"));
     auto data = std::make_shared<Data>();
     data->lazy = create_lazy_jit<B>(std::move(config));
-    return make_instance<Data>(reinterpret_cast<PyObject*>(type), std::move(data));
+    PyObject* self = make_instance<Data>(reinterpret_cast<PyObject*>(type), std::move(data));
+    new (&reinterpret_cast<RuntimeInstance*>(self)->kernels) Kernels();
+    return self;
   });
 }
 
@@ -174,7 +199,7 @@ PyObject* RuntimeBinding<B>::compile(PyObject* self, PyObject* const* arguments,
     auto kernel = with_runtime(data, [&](Runtime<B>& runtime) {
       return runtime.compile(request.name, request.source, request.options);
     });
-    return make_kernel(state, data.made, std::move(kernel)).release();
+    return to_python(state, self, std::move(kernel)).release();
   });
 }
 
@@ -202,7 +227,7 @@ PyObject* RuntimeBinding<B>::compile_many(PyObject* self, PyObject* const* argum
     const std::size_t jobs = PyLong_AsSize_t(arguments[1]);
     if (PyErr_Occurred() != nullptr) throw PythonError{};
     Data& data = data_of<Data>(self);
-    std::vector<std::shared_ptr<typename B::Kernel>> kernels(requests.size());
+    std::vector<std::shared_ptr<Kernel>> kernels(requests.size());
     const std::vector<std::exception_ptr> errors = with_runtime(data, [&](Runtime<B>& runtime) {
       return call_in_parallel(requests.size(), jobs, [&](std::size_t i) {
         const Request& request = requests[i];
@@ -211,9 +236,8 @@ PyObject* RuntimeBinding<B>::compile_many(PyObject* self, PyObject* const* argum
     });
     Ref results = checked(PyList_New(0));
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const Ref result = errors[i] != nullptr
-                             ? to_python_exception(state, errors[i])
-                             : make_kernel(state, data.made, std::move(kernels[i]));
+      const Ref result = errors[i] != nullptr ? to_python_exception(state, errors[i])
+                                              : to_python(state, self, std::move(kernels[i]));
       if (PyList_Append(results.get(), result.get()) != 0) throw PythonError{};
     }
     return results.release();
@@ -259,6 +283,12 @@ PyObject* RuntimeBinding<B>::cache_info(PyObject* self, PyObject*) {
 }
 
 template <class B>
+void RuntimeBinding<B>::dealloc(PyObject* self) {
+  std::destroy_at(&reinterpret_cast<RuntimeInstance*>(self)->kernels);
+  dealloc_instance<Data>(self);
+}
+
+template <class B>
 Ref RuntimeBinding<B>::make_type(PyObject* module, const char* name) {
   static PyMethodDef methods[] = {
       {"compile", fast(&compile), METH_FASTCALL, "compile(name, source, options, /) -> Kernel"},
@@ -274,11 +304,11 @@ Ref RuntimeBinding<B>::make_type(PyObject* module, const char* name) {
   PyType_Slot slots[] = {
       {Py_tp_doc, const_cast<char*>("The runtime of one backend; use deep_jit.Runtime.")},
       {Py_tp_new, reinterpret_cast<void*>(&construct)},
-      {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc_instance<Data>)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
       {Py_tp_methods, methods},
       {0, nullptr},
   };
-  PyType_Spec spec = {name, sizeof(Instance<Data>), 0,
+  PyType_Spec spec = {name, sizeof(RuntimeInstance), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
   return checked(PyType_FromModuleAndSpec(module, &spec, nullptr));
 }

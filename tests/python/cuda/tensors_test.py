@@ -12,7 +12,7 @@ Load = Callable[..., deep_jit.CudaKernel]
 
 
 class OldTensor(torch.Tensor):
-    """As torch before 2.10 had them."""
+    """As of a torch without DLPack's C interface."""
 
     __dlpack_c_exchange_api__ = None
 

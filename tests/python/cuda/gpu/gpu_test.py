@@ -135,7 +135,11 @@ def test_other_kinds_of_arrays(scale: Any) -> None:
         def __dlpack__(self, **keywords: Any) -> Any:
             return x.__dlpack__(**keywords)
 
-    for factor, array in enumerate((x, x.detach(), torch.nn.Parameter(x), Interfaced(), Packed())):
+    class Old(torch.Tensor):  # of a torch without DLPack's C interface
+        __dlpack_c_exchange_api__ = None
+
+    arrays = (x, x.detach(), torch.nn.Parameter(x), x.as_subclass(Old), Interfaced(), Packed())
+    for factor, array in enumerate(arrays, 1):
         scale[1, 32](out, array, 32, factor)
         assert torch.equal(out, factor * x), type(array)
 
@@ -150,6 +154,14 @@ def test_cupy(scale: Any) -> None:
     assert (out == 3 * x).all()
     with pytest.raises(deep_jit.LaunchError, match="is an array of float64"):
         scale[1, 32](out, x.astype(cupy.float64), 32, 3.0)
+
+
+def test_lazy_views(scale: Any) -> None:
+    """Their memory holds other numbers than they show."""
+    x = torch.ones(8, dtype=torch.complex64, device="cuda")
+    for view in (x.conj(), x.conj().imag):
+        with pytest.raises(deep_jit.LaunchError, match=r"lazy conjugate or negative view"):
+            scale[1, 4](view, x.real, 4, 1.0)
 
 
 @pytest.mark.parametrize(
