@@ -4,10 +4,12 @@
 //
 //     cuda_bench [--json FILE]                  # prints a line per case; all of it as JSON
 //     cuda_bench --first-call COMPILER CACHE    # one first call in this process, as a JSON line
+//     cuda_bench --first-load bare|hit CACHE    # one load of a kernel on disk, likewise
 //
 // The host's time for one launch of a kernel with a pointer, an int and a float, 32 threads: bursts
 // of 200, all cases in turn, medians. Loads and first calls likewise; a first call is made by a
-// process of its own with an empty cache. Compare within one run.
+// process of its own with an empty cache, a first load by one that has a context and a full cache.
+// Compare within one run.
 #include <cuda.h>
 
 #include <algorithm>
@@ -50,6 +52,7 @@ constexpr int kBurst = 200;
 constexpr int kRounds = 101;
 constexpr int kLoads = 41;
 constexpr int kFirstCalls = 5;
+constexpr int kFirstLoads = 11;
 
 std::filesystem::path scratch() {
   static const auto path = std::filesystem::temp_directory_path() / deep_jit::unique_name();
@@ -210,23 +213,58 @@ nlohmann::json first_call(const std::string& compiler, const std::filesystem::pa
   return {{"all", milliseconds_since(start)}, {"runtime", made}};
 }
 
+// The first thing that a second process has to load, its runtime made already.
+nlohmann::json first_load(const std::string& how, const std::filesystem::path& cache) {
+  Runtime<CUDA> jit(config(cache));
+  const std::string source = source_of(80);
+  const auto cubin = jit.compile_without_load(kName, source) / "kernel.cubin";
+  const auto start = Clock::now();
+  if (how == "hit") {
+    Runtime<CUDA> other(config(cache));
+    const double made = milliseconds_since(start);
+    const auto middle = Clock::now();
+    const auto kernel = other.compile(kName, source);
+    return {{"all", milliseconds_since(middle)}, {"runtime", made}};
+  }
+  CUlibrary library = nullptr;
+  DJ_CUDA_DRIVER_CHECK(deep_jit::cuda::driver::api().cuLibraryLoadFromFile(
+      &library, cubin.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  return {{"all", milliseconds_since(start)}};
+}
+
+// What this program prints in a process of its own.
+nlohmann::json in_own_process(const std::string& what, const std::string& how,
+                              const std::filesystem::path& cache) {
+  static const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const auto result = deep_jit::run_command({.arguments = {self, what, how, cache.string()}});
+  if (!result.ok()) DJ_PANIC("{}", result.output);
+  return nlohmann::json::parse(result.output);
+}
+
+void measure_first_loads(Results& results) {
+  for (int i = 0; i < kFirstLoads; ++i) {
+    const auto time = [](const std::string& how) {
+      return in_own_process("--first-load", how, scratch() / "cache").at("all").get<double>();
+    };
+    results.add("first load: cuLibraryLoadFromFile", time("bare"));
+    results.add("first load: disk hit, C++", time("hit"));
+  }
+}
+
 void measure_first_calls(Results& results, nlohmann::json& missing) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   for (int i = 0; i < kFirstCalls; ++i) {
     for (const std::string compiler : {"nvrtc", "nvcc"}) {
       const std::string name = std::format("first call: {}, C++", compiler);
       if (missing.contains(name)) continue;
-      const auto cache = scratch() / std::format("{}{}", compiler, i);
-      const auto result =
-          deep_jit::run_command({.arguments = {self, "--first-call", compiler, cache.string()}});
-      if (!result.ok()) {
-        missing[name] = result.output;
-        continue;
+      try {
+        const auto times =
+            in_own_process("--first-call", compiler, scratch() / std::format("{}{}", compiler, i));
+        results.add(name, times.at("all").get<double>());
+        // The toolkit is looked for and, unless something remembers it, read.
+        results.add("runtime, first of its process: C++", times.at("runtime").get<double>());
+      } catch (const std::exception& error) {
+        missing[name] = error.what();
       }
-      const auto times = nlohmann::json::parse(result.output);
-      results.add(name, times.at("all").get<double>());
-      // The toolkit is looked for and read.
-      results.add("runtime, first of its process: C++", times.at("runtime").get<double>());
     }
   }
 }
@@ -240,10 +278,15 @@ int run(const std::vector<std::string>& arguments) {
     std::puts(first_call(arguments[1], arguments[2]).dump().c_str());
     return 0;
   }
+  if (arguments.size() == 3 && arguments[0] == "--first-load") {
+    std::puts(first_load(arguments[1], arguments[2]).dump().c_str());
+    return 0;
+  }
   Results results;
   nlohmann::json missing = nlohmann::json::object();
   measure_launches(results);
   measure_loads(results);
+  measure_first_loads(results);
   measure_first_calls(results, missing);
   const nlohmann::json cases = results.to_json();
   for (const auto& [name, value] : cases.items()) {

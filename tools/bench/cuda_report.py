@@ -31,8 +31,8 @@ _TARGETS = [
     (
         "C++ disk hit / driver's load of the file",
         "cpp",
-        "load: disk hit, C++",
-        "load: cuLibraryLoadFromFile",
+        "first load: disk hit, C++",
+        "first load: cuLibraryLoadFromFile",
         1.4,
     ),
     (
