@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "deep_jit/key/file_digest.hpp"
+#include "deep_jit/key/identity_memo.hpp"
 #include "tests/cuda/cuda_test.hpp"
 
 namespace deep_jit {
@@ -184,6 +186,30 @@ TEST_F(BackendTest, ADumpThatCannotBeAddedIsAWarning) {
   EXPECT_EQ(compilations(), 1u);
   EXPECT_THAT(list(cache_root() / "cache" / published().at(0)),
               ElementsAre(".committed", "kernel.cu", "kernel.cubin", "meta.json"));
+}
+
+TEST_F(BackendTest, TheToolkitsIdentityIsKeptForOtherProcesses) {
+  const auto cicc = write("toolkit/nvvm/bin/cicc", std::string(std::size_t{1} << 20, 'x'));
+  while (!FileIdentity::of(cicc)->is_settled()) {
+  }
+  auto jit = make_runtime();
+  EXPECT_FALSE(std::filesystem::exists(cache_root())) << "a memo is no reason to make one";
+  jit->compile_without_load("scale", source_);
+  const IdentityMemo memo(cache_root());
+  const auto nvcc = std::filesystem::canonical(scratch() / "toolkit/bin/nvcc");
+  EXPECT_EQ(memo.find("nvcc version " + nvcc.string(), FileIdentity::of(nvcc)->text()),
+            "13.0, V13.0.88");
+  const auto path = nvcc.parent_path().parent_path() / "nvvm/bin/cicc";
+  EXPECT_EQ(memo.find("digest " + path.string(), FileIdentity::of(cicc)->text()),
+            digest_file(cicc).hex());
+
+  // Another version in the memo: whoever reports it has not asked nvcc.
+  add_nvcc("toolkit/bin/nvcc", kWriteOutput, "13.1, V13.1.1");
+  while (!FileIdentity::of(nvcc)->is_settled()) {
+  }
+  memo.remember("nvcc version " + nvcc.string(), FileIdentity::of(nvcc)->text(), "99.0, V99.0.1");
+  memo.flush();
+  EXPECT_EQ(make_runtime()->backend.get_compiler_info().version, "99.0, V99.0.1");
 }
 
 TEST_F(BackendTest, AFailurePublishesNothingAndTheNextTryWorks) {

@@ -181,6 +181,15 @@ TEST_F(CompilerNvccTest, FamilyArchitectureNeedsANewerNvcc) {
   EXPECT_NO_THROW(compile({.arch = "100a"}));
 }
 
+TEST_F(CompilerNvccTest, AnArchitectureThatItDoesNotKnow) {
+  add_nvcc("toolkit/bin/nvcc",
+           "case \"$*\" in *--list-gpu-code*) printf 'sm_90\\nsm_100\\n'; exit 0;; esac\n"
+           "echo \"nvcc fatal   : Unsupported gpu architecture 'sm_103a'\"; exit 1");
+  DJ_EXPECT_ERROR(exception::CompileError, compile({.arch = "103a"}),
+                  AllOf(HasSubstr("exit code 1; NVCC 13.0, V13.0.88 does not know sm_103a"),
+                        HasSubstr("sm_90 sm_100")));
+}
+
 TEST_F(CompilerNvccTest, PrintsWhatWasAskedFor) {
   std::vector<std::string> lines;
   const LogSink old = set_log_sink([&](LogLevel level, std::string_view line) {

@@ -56,7 +56,7 @@ TEST_F(CompilerNvrtcTest, WhatNvrtcGetsAndGives) {
   const auto command = compile({.extra_nvcc_flags = {"-DLAST"}});
   ASSERT_THAT(nvrtc().compilations, SizeIs(1));
   const auto& seen = nvrtc().compilations[0];
-  EXPECT_EQ(seen.source, std::string("#line 1 \"kernel.cu\"\n") + kSource);
+  EXPECT_EQ(seen.source, std::string(kNvrtcPrelude) + "#line 1 \"kernel.cu\"\n" + kSource);
   EXPECT_THAT(
       seen.options,
       ElementsAre("--include-path=" + (scratch() / "include").string(), "--gpu-architecture=sm_90a",

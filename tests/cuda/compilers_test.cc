@@ -102,13 +102,19 @@ TEST_F(CompilersTest, AutoGoesToNvccAndSaysWhy) {
 
   info = compile({.compiler = "auto"}, "REJECT k();");
   EXPECT_EQ(info["compiler"], "nvcc");
-  EXPECT_EQ(info["reason"], "NVRTC rejects the source: kernel.cu(1): error: REJECT is no type");
+  EXPECT_EQ(info["reason"],
+            "NVRTC does not take the source: kernel.cu(1): error: REJECT is no type");
   EXPECT_EQ(compilations(), 2u);
   EXPECT_THAT(read(directory() / "kernel.cubin"), HasSubstr("made of")) << "nvcc's";
 
   info = compile({.arch = "121a", .compiler = "auto"});
   EXPECT_EQ(info["compiler"], "nvcc");
   EXPECT_THAT(info["reason"].get<std::string>(), HasSubstr("sm_121a"));
+
+  set_env("TESTLIB_JIT_NVRTC_LIBRARY", write("broken.so", "no library").string());
+  info = compile({.compiler = "auto"});
+  EXPECT_EQ(info["compiler"], "nvcc");
+  EXPECT_THAT(info["reason"].get<std::string>(), HasSubstr("cannot open NVRTC"));
 
   set_env("TESTLIB_JIT_NVRTC_LIBRARY", "/no/such/file");
   info = compile({.compiler = "auto"});

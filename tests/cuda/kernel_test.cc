@@ -289,6 +289,23 @@ TEST_F(KernelTest, SharedMemoryLimitOnlyGrows) {
   EXPECT_NO_THROW(launch(*kernel, {.num_smem_bytes = 100 << 10}));
 }
 
+// Which context, and go: nothing is asked or set again.
+TEST_F(KernelTest, AWarmLaunchIsOneLaunchCall) {
+  const auto kernel = load();
+  const LaunchOptions overrides{.num_smem_bytes = 100 << 10,
+                                .cluster_dim = dim3(2, 1, 1),
+                                .cooperative = true,
+                                .enable_pdl = true,
+                                .nonportable_cluster_size_allowed = true};
+  launch(*kernel, overrides);
+  EXPECT_EQ(driver().count("cuFuncSetAttribute"), 2u);
+  for (const LaunchOptions& given : {overrides, LaunchOptions{}}) {
+    driver().calls.clear();
+    launch(*kernel, given);
+    EXPECT_THAT(driver().calls, ElementsAre("cuCtxGetId", "cuLaunchKernelEx"));
+  }
+}
+
 TEST_F(KernelTest, NonPortableClustersAreAllowedOnce) {
   const auto kernel = load();
   const LaunchOptions large{.cluster_dim = dim3(8, 2), .nonportable_cluster_size_allowed = true};

@@ -93,6 +93,31 @@ TEST_F(CompilerIdentityTest, RunsACompilerOncePerProcess) {
   EXPECT_EQ(identify_compiler(command, path).version, "g++ 14.1.0");
 }
 
+// Another process takes what one has found out. Here the memo holds what no compiler has said.
+TEST_F(CompilerIdentityTest, TheMemoAnswersUntilTheFileChanges) {
+  make_dirs(cache_root());
+  const IdentityMemo memo(cache_root());
+  const IdentityMemoScope scope(memo);
+  const auto path = write_script("g++", "echo g++ 13.3.0\n");
+  while (!FileIdentity::of(path)->is_settled()) {
+  }
+  const std::string state = FileIdentity::of(path)->text() + FileIdentity::of(path)->text();
+  const std::string question = std::string("compiler") + '\0' + path.string();
+  memo.remember(question, state, hash_bytes("x").hex() + " g++ 99.1");
+  memo.flush();
+  const auto identity = identify_compiler({path.string()}, path);
+  EXPECT_EQ(identity.version, "g++ 99.1");
+  EXPECT_EQ(identity.content, hash_bytes("x"));
+  write_script("g++", "echo g++ 14.1.0\n");
+  EXPECT_EQ(identify_compiler({path.string()}, path).version, "g++ 14.1.0");
+  while (!FileIdentity::of(path)->is_settled()) {
+  }
+  identify_compiler({path.string()}, path);
+  memo.flush();
+  const std::string now = FileIdentity::of(path)->text();
+  EXPECT_EQ(memo.find(question, now + now), hash_bytes(read(path)).hex() + " g++ 14.1.0");
+}
+
 TEST_F(CompilerIdentityTest, SaysWhyACompilerIsNotOne) {
   const auto fails = write_script("fails", "echo no licence; exit 3\n");
   DJ_EXPECT_ERROR(

@@ -46,6 +46,32 @@ TEST_F(FileDigestTest, SeesEveryChangeOfTheSameSize) {
   }
 }
 
+// The memo holds what no file has: whoever takes it has not read the file.
+TEST_F(FileDigestTest, TheMemoAnswersForLargeFiles) {
+  make_dirs(cache_root());
+  const IdentityMemo memo(cache_root());
+  const IdentityMemoScope scope(memo);
+  const auto large = write("large", std::string(std::size_t{1} << 20, 'x'));
+  const auto small = write("small", "x");
+  for (const auto& path : {large, small}) {
+    while (!FileIdentity::of(path)->is_settled()) {
+    }
+    memo.remember("digest " + path.string(), FileIdentity::of(path)->text(),
+                  hash_bytes("forged").hex());
+  }
+  memo.flush();
+  EXPECT_EQ(digest_file(large), hash_bytes("forged"));
+  EXPECT_EQ(digest_file(small), hash_bytes("x"));
+  const std::string other(std::size_t{1} << 20, 'y');
+  write("large", other);
+  while (!FileIdentity::of(large)->is_settled()) {
+  }
+  EXPECT_EQ(digest_file(large), hash_bytes(other));
+  memo.flush();
+  EXPECT_EQ(memo.find("digest " + large.string(), FileIdentity::of(large)->text()),
+            hash_bytes(other).hex());
+}
+
 TEST(FileIdentity, IsSettledWhenTheLastChangeIsLongAgo) {
   const auto is_settled = [](long long seconds_ago, long nanoseconds) {
     struct stat status{};

@@ -15,7 +15,8 @@
 // Errors: exception::Exception naming the command when it fails or tells no version.
 // Thread-safety: free functions, callable from any thread. The answer is remembered for the
 // process, as long as the executables are the same files (FileIdentity): asking again, to notice a
-// compiler that was replaced in place, costs two stat(2) calls.
+// compiler that was replaced in place, costs two stat(2) calls. Where there is a memo
+// (identity_memo.hpp) it is kept between processes, too.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +34,7 @@
 #include "deep_jit/base/hash.hpp"
 #include "deep_jit/base/subprocess.hpp"
 #include "deep_jit/key/file_digest.hpp"
+#include "deep_jit/key/identity_memo.hpp"
 
 namespace deep_jit {
 
@@ -132,7 +134,22 @@ inline CompilerIdentity identify_compiler(const std::vector<std::string>& comman
     const std::lock_guard lock(mutex);
     if (const auto found = known.find(question); found != known.end()) return found->second;
   }
-  CompilerIdentity identity = detail::run_for_identity(command, executable);
+  const IdentityMemo* const memo = is_settled ? IdentityMemoScope::current() : nullptr;
+  std::string asked = "compiler";
+  for (const auto& word : command) asked += '\0' + word;
+  std::string state;
+  for (const auto& file : question.second) state += file.text();
+  CompilerIdentity identity;
+  const auto answer = memo != nullptr ? memo->find(asked, state) : std::nullopt;
+  if (const auto content =
+          answer ? Digest::from_hex(answer->substr(0, answer->find(' '))) : std::nullopt) {
+    identity = {answer->substr(content->hex().size() + 1), *content};
+  } else {
+    identity = detail::run_for_identity(command, executable);
+    if (memo != nullptr) {
+      memo->remember(asked, state, identity.content.hex() + " " + identity.version);
+    }
+  }
   if (is_settled) {
     const std::lock_guard lock(mutex);
     known.emplace(std::move(question), identity);

@@ -6,7 +6,8 @@
 // digest is remembered for the process by FileIdentity: where the file is, its size, and its times.
 // The time of the last change cannot be set by a program, so that a file with new content and old
 // times is seen. A file that was changed just now is read again each time: a second change in the
-// same tick of the clock would look like the first.
+// same tick of the clock would look like the first. A large file's digest is also kept between
+// processes where there is a memo (identity_memo.hpp).
 // When not: for bytes in memory use base/hash.hpp.
 //
 // Example:
@@ -30,12 +31,14 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "deep_jit/base/exception.hpp"
 #include "deep_jit/base/file_descriptor.hpp"
 #include "deep_jit/base/hash.hpp"
+#include "deep_jit/key/identity_memo.hpp"
 
 namespace deep_jit {
 
@@ -50,6 +53,11 @@ class FileIdentity {
 
   // Whether the last change is so long ago that another one would have another time.
   bool is_settled() const;
+
+  // All of it, for a memo.
+  std::string text() const;
+
+  long long size() const { return values_[2]; }
 
   friend auto operator<=>(const FileIdentity&, const FileIdentity&) = default;
 
@@ -91,7 +99,14 @@ inline bool FileIdentity::is_settled() const {
   return age > (nanoseconds == 0 ? kCoarse : kFine);
 }
 
+inline std::string FileIdentity::text() const {
+  std::string text;
+  for (const long long value : values_) text += std::to_string(value) + " ";
+  return text;
+}
+
 inline Digest digest_file(const std::filesystem::path& file) {
+  constexpr long long kLarge = 1 << 20;  // Below, a digest costs no more than a look at a memo.
   static std::mutex mutex;
   static std::map<FileIdentity, Digest> known;
   const auto find_known = [](const FileIdentity& identity) -> std::optional<Digest> {
@@ -99,8 +114,21 @@ inline Digest digest_file(const std::filesystem::path& file) {
     const auto found = known.find(identity);
     return found == known.end() ? std::nullopt : std::optional(found->second);
   };
+  const auto keep = [](const FileIdentity& identity, const Digest& digest) {
+    const std::lock_guard lock(mutex);
+    known.emplace(identity, digest);
+  };
+  const IdentityMemo* const memo = IdentityMemoScope::current();
+  const std::string question = "digest " + file.string();
   if (const auto identity = FileIdentity::of(file)) {
     if (const auto digest = find_known(*identity)) return *digest;
+    if (memo != nullptr && identity->size() >= kLarge) {
+      const auto answer = memo->find(question, identity->text());
+      if (const auto digest = answer ? Digest::from_hex(*answer) : std::nullopt) {
+        keep(*identity, *digest);
+        return *digest;
+      }
+    }
   }
 
   const FileDescriptor descriptor = open_file(AT_FDCWD, file.c_str(), O_RDONLY);
@@ -122,8 +150,10 @@ inline Digest digest_file(const std::filesystem::path& file) {
   }
   const Digest digest = hasher.digest();
   if (is_settled && ::fstat(descriptor.get(), &status) == 0 && FileIdentity(status) == identity) {
-    const std::lock_guard lock(mutex);
-    known.emplace(identity, digest);
+    keep(identity, digest);
+    if (memo != nullptr && identity.size() >= kLarge) {
+      memo->remember(question, identity.text(), digest.hex());
+    }
   }
   return digest;
 }

@@ -47,6 +47,7 @@
 #include "deep_jit/cache/manifest.hpp"
 #include "deep_jit/cache/memory_cache.hpp"
 #include "deep_jit/key/dependencies.hpp"
+#include "deep_jit/key/identity_memo.hpp"
 #include "deep_jit/key/include_scanner.hpp"
 #include "deep_jit/key/key.hpp"
 #include "deep_jit/runtime/backend_concept.hpp"
@@ -72,7 +73,8 @@ class Runtime {
   using CompilerOptions = typename B::CompilerOptions;
   using LaunchOptions = typename B::LaunchOptions;
 
-  // Reads the environment and finds the compiler now; touches no cache folder.
+  // Reads the environment and finds the compiler now. Of the cache folder it touches only the memo
+  // of compilers (key/identity_memo.hpp), and that only if the folder is there.
   explicit Runtime(Config config) : Runtime(std::move(config), GilScopedRelease()) {}
 
   // --- Compile and launch ---
@@ -104,6 +106,7 @@ class Runtime {
   CompilerOptions default_compiler_options;
   LaunchOptions default_launch_options;
   DiskCache disk_cache;
+  IdentityMemo identity_memo;
   B backend;
   IncludeScanner scanner;
   MemoryCache<Digest, Kernel> memory_cache;  // By key.
@@ -125,6 +128,8 @@ class Runtime {
 
   // The GIL comes back when everything is made.
   Runtime(Config config, const GilScopedRelease& released);
+
+  B make_backend() const;
 
   Digest fingerprint(const std::string& source, const CompilerOptions& overrides) const;
   Key make_key(const std::string& source, const CompilerOptions& options,
@@ -158,7 +163,8 @@ Runtime<B>::Runtime(Config config, const GilScopedRelease&)
       default_launch_options(LaunchOptions::default_options(env)),
       disk_cache(this->config.cache_dirs.empty() ? DiskCache::from_env(env)
                                                  : DiskCache(this->config.cache_dirs)),
-      backend(env, this->config),
+      identity_memo(disk_cache.paths.front()),
+      backend(make_backend()),
       scanner(this->config.include_dirs, this->config.include_prefixes) {
   hash_base.add("key format", std::to_string(kKeyFormatVersion))
       .add("backend", B::kName)
@@ -166,6 +172,13 @@ Runtime<B>::Runtime(Config config, const GilScopedRelease&)
       .add("dependencies",
            this->config.dependency_mode == DependencyMode::kVerified ? "verified" : "tracked");
   if (env.template get<bool>("JIT_DEBUG", false)) exception::enable_traces(true);
+  identity_memo.flush();
+}
+
+template <class B>
+B Runtime<B>::make_backend() const {
+  const IdentityMemoScope remembered(identity_memo);
+  return B(env, config);
 }
 
 template <class B>
@@ -243,6 +256,7 @@ Digest Runtime<B>::fingerprint(const std::string& source, const CompilerOptions&
 template <class B>
 Key Runtime<B>::make_key(const std::string& source, const CompilerOptions& options,
                          IncludeScanner& headers) const {
+  const IdentityMemoScope remembered(identity_memo);
   Key key = hash_base;
   if constexpr (ChoosesCompiler<B>) {
     backend.add_compiler_to_key(key, options);
@@ -263,6 +277,7 @@ Key Runtime<B>::make_key(const std::string& source, const CompilerOptions& optio
   if (config.dependency_mode == DependencyMode::kTracked) {
     key.add("tracked headers", headers.scan(source).hex());
   }
+  identity_memo.flush();
   return key;
 }
 

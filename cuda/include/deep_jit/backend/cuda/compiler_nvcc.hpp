@@ -20,6 +20,7 @@
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <format>
 #include <optional>
@@ -88,6 +89,7 @@ class NvccCompiler {
                                        const std::vector<std::string>& mode) const;
   void check_options(const CompilerOptions& options) const;
   CommandResult run(const CompileJob& job, const std::vector<std::string>& command) const;
+  std::string explain_architecture(const CompileJob& job, const std::string& log) const;
   std::string make(const CompileJob& job, const std::vector<std::string>& command,
                    std::string_view output, std::string_view complaint) const;
   std::optional<Dependencies> preprocess(const CompileJob& job) const;
@@ -186,14 +188,29 @@ inline CommandResult NvccCompiler::run(const CompileJob& job,
       {.arguments = command, .working_directory = job.directory, .environment = environment_});
 }
 
+// nvcc says that it does not know an architecture, but neither who it is nor what it knows.
+inline std::string NvccCompiler::explain_architecture(const CompileJob& job,
+                                                      const std::string& log) const {
+  if (!detail::mentions(log, "unsupported gpu architecture")) return "";
+  const CommandResult known =
+      run_command({.arguments = {toolkit_.nvcc.string(), "--list-gpu-code"}});
+  std::string names = known.ok() ? known.output : "";
+  std::ranges::replace(names, '\n', ' ');
+  return std::format("; NVCC {} does not know sm_{}: take a newer one{}{}", info_.version,
+                     job.options.arch.value_or(""),
+                     names.empty() ? "" : ", or set arch to one that it knows: ", names);
+}
+
 // Runs a command that shall leave the file `output`, and returns what it said.
 inline std::string NvccCompiler::make(const CompileJob& job,
                                       const std::vector<std::string>& command,
                                       std::string_view output, std::string_view complaint) const {
   CommandResult result = run(job, command);
   if (!result.ok()) {
-    fail_compile(job, std::format("command failed with exit code {}", result.exit_code), command,
-                 result.output);
+    fail_compile(job,
+                 std::format("command failed with exit code {}{}", result.exit_code,
+                             explain_architecture(job, result.output)),
+                 command, result.output);
   }
   const auto file = job.directory / output;
   std::error_code error;

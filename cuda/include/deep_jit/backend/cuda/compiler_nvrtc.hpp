@@ -16,10 +16,11 @@
 //     std::vector<std::string> command = compiler.compile(source, directory, env, config, options);
 //
 // Errors: NvrtcRejected, a CompileError with NVRTC's whole log, when it does not compile the
-// source; CompileError when a check does not hold; exception::Exception for flags and modes that it
-// cannot serve, and when the library cannot be opened; exception::LaunchError, naming the kernel,
-// while the calling thread's stream records a graph; Interrupted where NVRTC can be interrupted
-// (12.8 and newer).
+// source, and when the library cannot be opened; CompileError when a check does not hold;
+// exception::Exception for flags and modes that it cannot serve; exception::LaunchError, naming the
+// kernel, while the calling thread's stream records a graph. Interrupted, but only between the
+// phases of a compile (and of CUDA 12.8 or newer): NVRTC does not ask within one, and a large
+// template source may be half a minute in the front end.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -69,7 +70,8 @@ class NvrtcRun {
  public:
   NvrtcRun(const NvrtcLibrary& library, const std::string& source) : api_(library.api()) {
     // Messages and __FILE__ show what #line says.
-    const std::string text = std::format("#line 1 \"{}\"\n", kSourceFileName) + source;
+    const std::string text =
+        std::format("{}#line 1 \"{}\"\n", kNvrtcPrelude, kSourceFileName) + source;
     std::vector<const char*> names;
     std::vector<const char*> texts;
     for (const NvrtcHeader& header : nvrtc_headers()) {
@@ -216,6 +218,7 @@ inline void NvrtcCompiler::add_to_key(Key& key, const CompilerOptions& options) 
   key.add("compiler version", identity.version).add("compiler content", identity.content.hex());
   for (const auto& flag : translate_flags(options.get_flags()).options) key.add("flag", flag);
   Hasher hasher;
+  hasher.update(kNvrtcPrelude);
   for (const NvrtcHeader& header : nvrtc_headers()) hasher.update(header.name).update(header.text);
   key.add("standard headers", hasher.digest().hex());
 }
@@ -251,7 +254,13 @@ inline auto NvrtcCompiler::run(const CompileJob& job) const -> Output {
         output.log, output.command, std::string(kSourceFileName), dump_json(job.options.to_json()),
         job.source);
   };
-  const NvrtcLibrary& library = NvrtcLibrary::open(place_.library);
+  const NvrtcLibrary* opened = nullptr;
+  try {
+    opened = &NvrtcLibrary::open(place_.library);
+  } catch (const exception::Exception& failure) {
+    reject(failure.error);
+  }
+  const NvrtcLibrary& library = *opened;
   const int arch = detail::base_architecture(job.options.arch.value_or(""));
   const auto& known = library.architectures();
   if (!known.empty() && std::ranges::find(known, arch) == known.end()) {

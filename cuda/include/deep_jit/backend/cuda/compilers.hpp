@@ -225,7 +225,7 @@ inline CompileRecord Compilers::compile(const std::string& source,
       return describe(std::move(command), options, "nvrtc", nvrtc().to_json(), chosen.reason);
     } catch (const NvrtcRejected& rejection) {
       if (!chosen.uses_nvcc) throw;
-      chosen.reason = "NVRTC rejects the source: " +
+      chosen.reason = "NVRTC does not take the source: " +
                       detail::first_error(rejection.log.empty() ? rejection.error : rejection.log);
     }
   }

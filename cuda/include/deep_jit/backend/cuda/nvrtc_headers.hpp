@@ -3,10 +3,11 @@
 // The headers of the C++ standard library that NVRTC lacks, on top of libcu++.
 //
 // What: a list of header names and texts for nvrtcCreateProgram, so that `#include <cstdint>` and
-// std::uint32_t work as they do with nvcc: each brings in <cuda/std/...> and opens cuda::std to
-// std. <cstdint> and <cstddef> also do without libcu++, which is packaged apart (the wheel
-// nvidia-cuda-cccl): whoever has torch has NVRTC, but not always that. C headers whose functions
-// are built into NVRTC are empty.
+// std::uint32_t work as they do with nvcc: each brings in <cuda/std/...>, and kNvrtcPrelude, the
+// first text of each program, opens cuda::std to std. That also serves headers that include
+// <cuda/std/...> under NVRTC and go on to say std:: (CUTLASS). <cstdint> and <cstddef> do without
+// libcu++ where it is not there (it is packaged apart, in the wheel nvidia-cuda-cccl): whoever has
+// torch has NVRTC, but not always that. C headers whose functions are built into NVRTC are empty.
 // When not: what libcu++ has no counterpart for (<vector>, <string>) is for nvcc.
 //
 // Example:
@@ -29,17 +30,16 @@ struct NvrtcHeader {
   std::string text;
 };
 
+inline constexpr std::string_view kNvrtcPrelude =
+    "namespace cuda { namespace std {} }\n"
+    "namespace std { using namespace ::cuda::std; }\n";
+
 // Made once.
 std::span<const NvrtcHeader> nvrtc_headers();
 
 // --- Inline implementations ---
 
 namespace detail {
-
-// Some of libcu++'s headers declare nothing there.
-inline constexpr std::string_view kOpenCudaStd =
-    "namespace cuda { namespace std {} }\n"
-    "namespace std { using namespace ::cuda::std; }\n";
 
 inline constexpr std::string_view kOwnCstddef =
     "namespace std {\n"
@@ -65,10 +65,8 @@ inline std::string make_nvrtc_header(std::string_view counterpart, std::string_v
   std::string text = "#pragma once\n";
   if (otherwise.empty()) {
     text += include;
-    text += kOpenCudaStd;
   } else {
     text += "#if __has_include(<cuda/std/" + std::string(counterpart) + ">)\n" + include;
-    text += kOpenCudaStd;
     text += "#else\n" + std::string(otherwise) + "#endif\n";
   }
   return text;
@@ -77,15 +75,17 @@ inline std::string make_nvrtc_header(std::string_view counterpart, std::string_v
 inline std::vector<NvrtcHeader> make_nvrtc_headers() {
   std::vector<NvrtcHeader> headers;
   for (const char* name :
-       {"algorithm", "array",       "atomic",  "bit",         "bitset",     "cassert",
-        "cfloat",    "chrono",      "climits", "cmath",       "complex",    "concepts",
-        "cstdlib",   "cstring",     "ctime",   "expected",    "functional", "initializer_list",
-        "iterator",  "latch",       "limits",  "mdspan",      "memory",     "numbers",
-        "numeric",   "optional",    "ranges",  "ratio",       "semaphore",  "source_location",
-        "span",      "string_view", "tuple",   "type_traits", "utility",    "variant",
-        "version"}) {
+       {"array",       "atomic",  "bit",         "bitset",     "cassert",          "cfloat",
+        "chrono",      "climits", "cmath",       "complex",    "concepts",         "cstdlib",
+        "cstring",     "ctime",   "expected",    "functional", "initializer_list", "iterator",
+        "latch",       "limits",  "mdspan",      "memory",     "numbers",          "numeric",
+        "optional",    "ranges",  "ratio",       "semaphore",  "source_location",  "span",
+        "string_view", "tuple",   "type_traits", "utility",    "variant",          "version"}) {
     headers.push_back({name, make_nvrtc_header(name, "")});
   }
+  // libcu++ 2 and early 3 have it under another name.
+  headers.push_back(
+      {"algorithm", make_nvrtc_header("algorithm", "#include <cuda/std/__algorithm_>\n")});
   headers.push_back({"cstddef", make_nvrtc_header("cstddef", kOwnCstddef)});
   headers.push_back({"cstdint", make_nvrtc_header("cstdint", kOwnCstdint)});
   headers.push_back({"stddef.h", make_nvrtc_header("cstddef", kOwnCstddef)});

@@ -47,6 +47,7 @@
 #include "deep_jit/base/subprocess.hpp"
 #include "deep_jit/key/compiler_identity.hpp"
 #include "deep_jit/key/file_digest.hpp"
+#include "deep_jit/key/identity_memo.hpp"
 #include "deep_jit/runtime/config.hpp"
 
 namespace deep_jit::cuda {
@@ -230,6 +231,17 @@ inline NvccVersion ask_nvcc_version(const std::filesystem::path& nvcc) {
     const std::lock_guard lock(mutex);
     if (const auto found = known.find({nvcc, *file}); found != known.end()) return found->second;
   }
+  const IdentityMemo* const memo =
+      file && file->is_settled() ? IdentityMemoScope::current() : nullptr;
+  const std::string question = "nvcc version " + nvcc.string();
+  if (memo != nullptr) {
+    const auto answer = memo->find(question, file->text());
+    const auto version = detail::parse_nvcc_version("release " + answer.value_or(""));
+    if (version) {
+      const std::lock_guard lock(mutex);
+      return known.emplace(std::pair(nvcc, *file), *version).first->second;
+    }
+  }
   const Command command{.arguments = {nvcc.string(), "--version"},
                         .environment = {{"LC_ALL", "C"}}};
   const CommandResult result = run_command(command);
@@ -243,6 +255,7 @@ inline NvccVersion ask_nvcc_version(const std::filesystem::path& nvcc) {
              result.output);
   }
   if (file && file->is_settled()) {
+    if (memo != nullptr) memo->remember(question, file->text(), version->text);
     const std::lock_guard lock(mutex);
     known.emplace(std::pair(nvcc, *file), *version);
   }
