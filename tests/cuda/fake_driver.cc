@@ -97,6 +97,12 @@ CUresult cuInit(unsigned int) {
   return CUDA_SUCCESS;
 }
 
+// The real NVRTC asks for it when there is a driver, and takes for granted that the function
+// exists.
+__attribute__((visibility("default"))) CUresult cuGetExportTable(const void**, const CUuuid*) {
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = error == CUDA_ERROR_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_ERROR_OTHER";
   return CUDA_SUCCESS;

@@ -34,6 +34,23 @@ TEST_F(FileDigestTest, IsTheDigestOfAllBytes) {
   DJ_EXPECT_ERROR(exception::Exception, digest_file(scratch()), HasSubstr("failed to read"));
 }
 
+TEST_F(FileDigestTest, ALargeFileIsTheDigestOfItsParts) {
+  std::string big(static_cast<std::size_t>(2 * kDigestPart + 3), '\0');
+  for (std::size_t i = 0; i < big.size(); ++i) big[i] = static_cast<char>(i * 7 + i / 4096);
+  const auto expected = [&big] {
+    Hasher hasher;
+    for (std::size_t begin = 0; begin < big.size(); begin += kDigestPart) {
+      hasher.update(hash_bytes(std::string_view(big).substr(begin, kDigestPart)).hex());
+    }
+    return hasher.digest();
+  };
+  EXPECT_EQ(digest_file(write("big", big)), expected());
+  big.back() = static_cast<char>(big.back() + 1);
+  EXPECT_EQ(digest_file(write("big", big)), expected());
+  big.resize(kDigestPart);
+  EXPECT_EQ(digest_file(write("big", big)), hash_bytes(big));
+}
+
 // Several changes between two ticks of a file system's clock.
 TEST_F(FileDigestTest, SeesEveryChangeOfTheSameSize) {
   const auto path = write("file", "00000");

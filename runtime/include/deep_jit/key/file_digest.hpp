@@ -22,17 +22,24 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <compare>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "deep_jit/base/exception.hpp"
@@ -65,7 +72,11 @@ class FileIdentity {
   std::array<long long, 7> values_;  // Device, inode, size, modified s and ns, changed s and ns.
 };
 
-// Digest of a whole file, read piece by piece (a compiler may be hundreds of megabytes).
+// A larger file is read in parts of this size, by several threads: its digest is that of the parts'
+// digests. (A compiler may be hundreds of megabytes, and the first kernel of all waits for it.)
+inline constexpr long long kDigestPart = 8 << 20;
+
+// Digest of a whole file.
 Digest digest_file(const std::filesystem::path& file);
 
 // --- Inline implementations ---
@@ -105,6 +116,60 @@ inline std::string FileIdentity::text() const {
   return text;
 }
 
+namespace detail {
+
+// Of `size` bytes from `begin`, or up to the end; nothing, with errno, when reading fails.
+inline std::optional<Digest> digest_part(int file, long long begin, long long size) {
+  Hasher hasher;
+  std::array<char, std::size_t{1} << 15> piece;  // Nothing may be thrown in a thread.
+  for (long long done = 0; done < size;) {
+    const auto wanted =
+        static_cast<std::size_t>(std::min<long long>(size - done, std::ssize(piece)));
+    const ssize_t count = ::pread(file, piece.data(), wanted, begin + done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return std::nullopt;
+    if (count == 0) break;
+    hasher.append(std::string_view(piece.data(), static_cast<std::size_t>(count)));
+    done += count;
+  }
+  return hasher.digest();
+}
+
+inline std::optional<Digest> digest_parts(int file, long long size) {
+  // The size is that of a moment ago: read on to the end.
+  if (size <= kDigestPart) return digest_part(file, 0, std::numeric_limits<long long>::max());
+  std::vector<std::optional<Digest>> digests(
+      static_cast<std::size_t>((size + kDigestPart - 1) / kDigestPart));
+  std::atomic<std::size_t> next = 0;
+  std::atomic<int> error = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < digests.size(); i = next++) {
+      digests[i] = digest_part(file, static_cast<long long>(i) * kDigestPart, kDigestPart);
+      if (!digests[i]) error = errno;
+    }
+  };
+  constexpr std::size_t kMostThreads = 8;  // Memory is no faster for more.
+  const std::size_t count = std::min<std::size_t>(
+      {digests.size(), kMostThreads, std::max(1u, std::thread::hardware_concurrency())});
+  std::vector<std::thread> threads;
+  try {
+    while (threads.size() + 1 < count) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that there are do it.
+  }
+  work();
+  for (auto& thread : threads) thread.join();
+  if (error != 0) {
+    errno = error;
+    return std::nullopt;
+  }
+  Hasher hasher;
+  for (const auto& digest : digests) hasher.update(digest->hex());
+  return hasher.digest();
+}
+
+}  // namespace detail
+
 inline Digest digest_file(const std::filesystem::path& file) {
   constexpr long long kLarge = 1 << 20;  // Below, a digest costs no more than a look at a memo.
   static std::mutex mutex;
@@ -138,24 +203,15 @@ inline Digest digest_file(const std::filesystem::path& file) {
   }
   const FileIdentity identity(status);
   const bool is_settled = identity.is_settled();
-  Hasher hasher;
-  std::vector<char> piece(std::size_t{1} << 16);
-  for (;;) {
-    const ssize_t count = read_some(descriptor.get(), piece.data(), piece.size());
-    if (count < 0) {
-      DJ_PANIC("failed to read: {}: {}", file.string(), exception::errno_text(errno));
-    }
-    if (count == 0) break;
-    hasher.append(std::string_view(piece.data(), static_cast<std::size_t>(count)));
-  }
-  const Digest digest = hasher.digest();
+  const auto digest = detail::digest_parts(descriptor.get(), identity.size());
+  if (!digest) DJ_PANIC("failed to read: {}: {}", file.string(), exception::errno_text(errno));
   if (is_settled && ::fstat(descriptor.get(), &status) == 0 && FileIdentity(status) == identity) {
-    keep(identity, digest);
+    keep(identity, *digest);
     if (memo != nullptr && identity.size() >= kLarge) {
-      memo->remember(question, identity.text(), digest.hex());
+      memo->remember(question, identity.text(), digest->hex());
     }
   }
-  return digest;
+  return *digest;
 }
 
 }  // namespace deep_jit
