@@ -169,6 +169,20 @@ TEST_F(CompilersTest, AnOrderForNvccThatCannotBeFollowedIsAnErrorAtOnce) {
   EXPECT_NO_THROW(Compilers(env(), config())) << "nobody will ask for nvcc";
 }
 
+TEST_F(CompilersTest, AnOrderForNvrtcStartsNoNvcc) {
+  set_env("TESTLIB_JIT_CUDA_COMPILER", "nvrtc");
+  const auto started = scratch() / "started";
+  write_script("toolkit/bin/nvcc",
+               "touch '" + started.string() + "'\ncat <<'EOF'\n" + version_text("13.0") + "EOF\n");
+  EXPECT_EQ(compile({.compiler = "nvrtc"})["compiler"], "nvrtc");
+  EXPECT_EQ(key_names({.compiler = "nvrtc"}),
+            (std::vector<std::string>{"compiler version", "compiler content", "standard headers"}));
+  EXPECT_FALSE(std::filesystem::exists(started));
+  const Compilers compilers(env(), config());
+  EXPECT_FALSE(compilers.info().path.empty()) << "who asks for nvcc gets it";
+  EXPECT_TRUE(std::filesystem::exists(started));
+}
+
 TEST_F(CompilersTest, VerifiedHeadersAreForNvcc) {
   const std::string depends =
       "dep=; last=\n"

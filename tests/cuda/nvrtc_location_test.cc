@@ -57,6 +57,23 @@ TEST_F(NvrtcLocationTest, SearchesInOrder) {
       AllOf(HasSubstr("JIT_NVRTC_LIBRARY: not a file: /no/such/file"), Not(HasSubstr("wheels"))));
 }
 
+TEST_F(NvrtcLocationTest, WithoutNvccTakesWhatTheEnvironmentNames) {
+  const Config own = config(add_python());
+  write("site/cu13/lib/libnvrtc.so.13", "");
+  write("path/lib64/libnvrtc.so.13", "");
+  write_script("path/bin/nvcc", "exit 1\n");
+  set_env("PATH", (scratch() / "path/bin").string());
+  EXPECT_EQ(find_nvrtc(env(), own, nullptr).library, at("path/lib64/libnvrtc.so.13"));
+  write("home/lib/libnvrtc.so.13", "");
+  write_script("home/bin/cuobjdump", "exit 1\n");
+  set_env("CUDA_PATH", (scratch() / "home").string());
+  const auto found = find_nvrtc(env(), own, nullptr);
+  EXPECT_EQ(found.library, at("home/lib/libnvrtc.so.13"));
+  EXPECT_EQ(found.cuobjdump, scratch() / "home/bin/cuobjdump");
+  set_env("CUDA_HOME", (scratch() / "empty").string());
+  EXPECT_EQ(find_nvrtc(env(), own, nullptr).library, at("home/lib/libnvrtc.so.13"));
+}
+
 TEST_F(NvrtcLocationTest, NamesEachRejectedCandidate) {
   const Toolkit toolkit{.nvcc = scratch() / "cuda/bin/nvcc"};
   try {

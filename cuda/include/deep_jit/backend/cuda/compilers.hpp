@@ -70,7 +70,9 @@ inline namespace DJ_CUDA_TYPES {
 
 class Compilers {
  public:
-  // Looks for nvcc now, and for NVRTC when a request may use it.
+  // Looks for nvcc now, unless JIT_CUDA_COMPILER is nvrtc: starting nvcc and reading its programs
+  // takes longer than NVRTC takes for a small kernel. What is not looked for now is when a request
+  // may use it.
   Compilers(const Env& env, const Config& config);
 
   // Throws, with what was looked for, when there is none.
@@ -78,7 +80,10 @@ class Compilers {
   const NvrtcCompiler& nvrtc() const;
 
   // nvcc's; empty when there is none.
-  CompilerInfo info() const { return nvcc_ ? nvcc_->info() : CompilerInfo{}; }
+  CompilerInfo info() const {
+    const NvccCompiler* const found = try_nvcc();
+    return found != nullptr ? found->info() : CompilerInfo{};
+  }
 
   // Identities and flags.
   void add_to_key(Key& key, const CompilerOptions& options) const;
@@ -103,7 +108,21 @@ class Compilers {
     std::string reason;
   };
 
+  // A search, done at most once.
+  template <class Compiler>
+  struct Search {
+    std::mutex mutex;
+    bool is_done = false;
+    std::optional<Compiler> found;
+    std::string problem;
+
+    // What `find` makes of it, the first time; null when it throws.
+    template <class Find>
+    const Compiler* get(const Find& find);
+  };
+
   Plan plan(const CompilerOptions& options) const;
+  const NvccCompiler* try_nvcc() const;
   const NvrtcCompiler* try_nvrtc() const;
   CompileRecord describe(std::vector<std::string> command, const CompilerOptions& options,
                          std::string_view compiler, nlohmann::ordered_json info,
@@ -111,58 +130,59 @@ class Compilers {
 
   Env env_;
   Config config_;
-  std::optional<NvccCompiler> nvcc_;
-  std::string nvcc_problem_;
-
-  // The search for NVRTC, done at most once.
-  struct Search {
-    std::mutex mutex;
-    bool is_done = false;
-    std::optional<NvrtcCompiler> found;
-    std::string problem;
-  };
-  std::unique_ptr<Search> nvrtc_ = std::make_unique<Search>();
+  bool is_nvrtc_ordered_;
+  std::unique_ptr<Search<NvccCompiler>> nvcc_ = std::make_unique<Search<NvccCompiler>>();
+  std::unique_ptr<Search<NvrtcCompiler>> nvrtc_ = std::make_unique<Search<NvrtcCompiler>>();
 };
 
 // --- Inline implementations ---
 
-inline Compilers::Compilers(const Env& env, const Config& config) : env_(env), config_(config) {
-  const auto wanted = env.get<std::string>("JIT_CUDA_COMPILER");
-  try {
-    nvcc_.emplace(find_toolkit(env, config));
-  } catch (const exception::Interrupted&) {
-    throw;
-  } catch (const exception::Exception& failure) {
-    nvcc_problem_ = failure.error;
-    if (wanted == "nvrtc") return;
-    // An order that cannot be followed is an error now.
-    if (is_toolkit_ordered(env, config) || try_nvrtc() == nullptr) throw;
+template <class Compiler>
+template <class Find>
+const Compiler* Compilers::Search<Compiler>::get(const Find& find) {
+  const std::lock_guard lock(mutex);
+  if (!is_done) {
+    try {
+      found.emplace(find());
+    } catch (const exception::Interrupted&) {
+      throw;
+    } catch (const exception::Exception& failure) {
+      problem = failure.error;
+    }
+    is_done = true;
   }
+  return found ? &*found : nullptr;
+}
+
+inline Compilers::Compilers(const Env& env, const Config& config)
+    : env_(env),
+      config_(config),
+      is_nvrtc_ordered_(env.get<std::string>("JIT_CUDA_COMPILER") == "nvrtc") {
+  if (is_nvrtc_ordered_ || try_nvcc() != nullptr) return;
+  // An order that cannot be followed is an error now.
+  if (is_toolkit_ordered(env, config) || try_nvrtc() == nullptr) DJ_PANIC("{}", nvcc_->problem);
+}
+
+inline const NvccCompiler* Compilers::try_nvcc() const {
+  return nvcc_->get([this] { return NvccCompiler(find_toolkit(env_, config_)); });
 }
 
 inline const NvccCompiler& Compilers::nvcc() const {
-  if (!nvcc_) {
-    DJ_PANIC("{}{}", nvcc_problem_,
+  const NvccCompiler* const found = try_nvcc();
+  if (found == nullptr) {
+    DJ_PANIC("{}{}", nvcc_->problem,
              try_nvrtc() == nullptr ? ""
                                     : "; there is NVRTC: with the option compiler, or "
                                       "<PREFIX>_JIT_CUDA_COMPILER, set to auto it is used");
   }
-  return *nvcc_;
+  return *found;
 }
 
 inline const NvrtcCompiler* Compilers::try_nvrtc() const {
-  const std::lock_guard lock(nvrtc_->mutex);
-  if (!nvrtc_->is_done) {
-    try {
-      nvrtc_->found.emplace(find_nvrtc(env_, config_, nvcc_ ? &nvcc_->toolkit() : nullptr));
-    } catch (const exception::Interrupted&) {
-      throw;
-    } catch (const exception::Exception& failure) {
-      nvrtc_->problem = failure.error;
-    }
-    nvrtc_->is_done = true;
-  }
-  return nvrtc_->found ? &*nvrtc_->found : nullptr;
+  return nvrtc_->get([this] {
+    const NvccCompiler* const nvcc = is_nvrtc_ordered_ ? nullptr : try_nvcc();
+    return NvrtcCompiler(find_nvrtc(env_, config_, nvcc ? &nvcc->toolkit() : nullptr));
+  });
 }
 
 inline const NvrtcCompiler& Compilers::nvrtc() const {
@@ -183,7 +203,7 @@ inline auto Compilers::plan(const CompilerOptions& options) const -> Plan {
   std::string reason = NvrtcCompiler::why_not(config_, options);
   if (!reason.empty()) return {.uses_nvcc = true, .reason = std::move(reason)};
   if (try_nvrtc() == nullptr) return {.uses_nvcc = true, .reason = "there is no NVRTC"};
-  if (!nvcc_) return {.uses_nvrtc = true, .reason = "there is no nvcc"};
+  if (try_nvcc() == nullptr) return {.uses_nvrtc = true, .reason = "there is no nvcc"};
   return {.uses_nvrtc = true, .uses_nvcc = true, .reason = "NVRTC takes the source"};
 }
 
@@ -252,9 +272,9 @@ inline void Compilers::add_dumps(const CompileJob& job, const std::filesystem::p
   const Plan chosen = plan(job.options);
   for (const auto& name : missing_dumps(entry, job.options)) {
     if (name == kSassFileName) {
-      if (nvcc_) {
-        check_sass_can_be_dumped(job.options, nvcc_->toolkit(), nvcc_->toolkit().nvcc);
-        dump_sass(job, *nvcc_->toolkit().cuobjdump, entry);
+      if (const auto* const nvcc = chosen.uses_nvcc ? try_nvcc() : nullptr; nvcc != nullptr) {
+        check_sass_can_be_dumped(job.options, nvcc->toolkit(), nvcc->toolkit().nvcc);
+        dump_sass(job, *nvcc->toolkit().cuobjdump, entry);
       } else {
         check_sass_can_be_dumped(job.options, nvrtc().place(), nvrtc().place().library);
         dump_sass(job, *nvrtc().place().cuobjdump, entry);

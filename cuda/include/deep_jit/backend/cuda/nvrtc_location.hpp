@@ -36,6 +36,7 @@
 #include "deep_jit/base/env.hpp"
 #include "deep_jit/base/exception.hpp"
 #include "deep_jit/base/filesystem.hpp"
+#include "deep_jit/base/find_executable.hpp"
 #include "deep_jit/base/hash.hpp"
 #include "deep_jit/key/compiler_identity.hpp"
 #include "deep_jit/key/file_digest.hpp"
@@ -52,7 +53,8 @@ struct NvrtcLocation {
   CompilerIdentity identity() const;
 };
 
-// `toolkit`: where nvcc is; null without one.
+// `toolkit`: where nvcc is; null without one, or when nvcc was not looked for: then CUDA_HOME,
+// CUDA_PATH and the place of an nvcc on PATH are tried as they are.
 NvrtcLocation find_nvrtc(const Env& env, const Config& config, const Toolkit* toolkit);
 
 // --- Inline implementations ---
@@ -92,7 +94,9 @@ class NvrtcSearch {
 
   bool try_root(const std::string& origin, const std::filesystem::path& root) {
     for (const char* folder : {"lib64", "lib"}) {
-      if (try_folder(origin, root / folder)) return true;
+      if (!try_folder(origin, root / folder)) continue;
+      add_cuobjdump(root / "bin/cuobjdump");
+      return true;
     }
     return false;
   }
@@ -161,6 +165,18 @@ inline bool try_wheels(NvrtcSearch& search, const std::string& python) {
   return false;
 }
 
+// Toolkit folders that the environment names.
+inline bool try_environment(NvrtcSearch& search) {
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const std::filesystem::path root = get_env<std::string>(variable);
+    if (root.empty()) continue;
+    const auto folder = *normalize_path(root);
+    if (search.try_root(variable, folder)) return true;
+  }
+  const auto nvcc = find_executable("nvcc");
+  return nvcc && search.try_root("PATH", resolve_program(*nvcc).parent_path().parent_path());
+}
+
 // What this process has open already, or the loader's path has.
 inline bool try_loader(NvrtcSearch& search) {
   for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
@@ -191,7 +207,9 @@ inline NvrtcLocation find_nvrtc(const Env& env, const Config& config, const Tool
   if (!config.toolkit_root.empty() && search.try_root("toolkit_root", config.toolkit_root)) {
     return search.take(toolkit);
   }
-  if (toolkit != nullptr && search.try_root("nvcc's toolkit", toolkit->home())) {
+  if (toolkit != nullptr) {
+    if (search.try_root("nvcc's toolkit", toolkit->home())) return search.take(toolkit);
+  } else if (detail::try_environment(search)) {
     return search.take(toolkit);
   }
   for (const auto& python : list_pythons(config)) {
