@@ -2,6 +2,7 @@
 """Compiles two kernels, launches them, checks the numbers, and shows what a cache saves.
 
     ./bazelw run //:quickstart -- --n=1000000 --cache_dir=/tmp/quickstart
+    python3 quickstart.py --backend=cuda      # with a GPU, nvcc or NVRTC, and torch
 
 Without --cache_dir it starts from an empty temporary cache and removes it at the end. The exit code
 is 0 only when both kernels, in this process and in a second one, agree with NumPy, and the second
@@ -9,6 +10,7 @@ one has compiled nothing.
 """
 
 import dataclasses
+import importlib
 import multiprocessing
 import os
 import platform
@@ -18,12 +20,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import deep_jit
 import numpy as np
 from absl import app, flags
 
-_BACKEND = flags.DEFINE_enum("backend", "host", ["host"], "Where the kernels run.")
+_BACKEND = flags.DEFINE_enum(
+    "backend", "host", ["cuda", "host"], "Where the kernels run; cuda needs torch for its arrays."
+)
 _N = flags.DEFINE_integer("n", 1 << 20, "Floats per array.", lower_bound=1, upper_bound=2**31 - 1)
 _CACHE_DIR = flags.DEFINE_string(
     "cache_dir", None, "Cache folder, kept afterwards; default: an empty temporary one."
@@ -67,6 +72,44 @@ class _Report:
     compiled: int
 
 
+class _HostArrays:
+    """An input and an output where Host kernels find them."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.x, self.out = values, np.empty_like(values)
+
+    def clear(self) -> None:
+        self.out.fill(np.nan)
+
+    def wait(self) -> None:
+        """A launch on the CPU is over when it returns."""
+
+    def result(self) -> np.ndarray:
+        return self.out
+
+
+class _CudaArrays:
+    """The same in the memory of a GPU."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._torch = importlib.import_module("torch")  # Not needed for the CPU.
+        self.x = self._torch.from_numpy(values).cuda()
+        self.out = self._torch.empty_like(self.x)
+
+    def clear(self) -> None:
+        self.out.fill_(float("nan"))
+        self.wait()
+
+    def wait(self) -> None:
+        self._torch.cuda.synchronize()
+
+    def result(self) -> np.ndarray:
+        return self.out.cpu().numpy()
+
+
+_ARRAYS = {"host": _HostArrays, "cuda": _CudaArrays}
+
+
 def _measure(backend: str, n: int, cache_dir: str) -> _Report:
     """Compiles, launches and checks both kernels in the calling process."""
     os.environ["QUICKSTART_JIT_CACHE_DIR"] = cache_dir
@@ -76,12 +119,13 @@ def _measure(backend: str, n: int, cache_dir: str) -> _Report:
         include_dirs=[Path(__file__).resolve().parent / "include"],
         include_prefixes=["quickstart/"],
     )
-    x = np.linspace(-4, 4, n, dtype=np.float32)
-    exact = x.astype(np.float64)
-    out = np.empty_like(x)
+    values = np.linspace(-4, 4, n, dtype=np.float32)
+    exact = values.astype(np.float64)
+    arrays = _ARRAYS[backend](values)
+    x, out = arrays.x, arrays.out
 
     def measure(
-        name: str, source: str, launch: Callable[[deep_jit.Kernel], None], expected: np.ndarray
+        name: str, source: str, launch: Callable[[Any], None], expected: np.ndarray
     ) -> _Row:
         start = time.perf_counter()
         kernel = jit.compile(name, source)
@@ -90,11 +134,13 @@ def _measure(backend: str, n: int, cache_dir: str) -> _Report:
         for _ in range(_REPEATS):
             kernel = jit.compile(name, source)
         memory_hit = (time.perf_counter() - start) / _REPEATS
-        out.fill(np.nan)
+        arrays.clear()
         start = time.perf_counter()
         launch(kernel)
+        arrays.wait()
         elapsed = time.perf_counter() - start
-        return _Row(name, first_call, memory_hit, elapsed, float(np.max(np.abs(out - expected))))
+        error = float(np.max(np.abs(arrays.result() - expected)))
+        return _Row(name, first_call, memory_hit, elapsed, error)
 
     blocks = -(-n // _BLOCK)
     rows = [
@@ -168,7 +214,7 @@ def _run(backend: str, n: int, cache_dir: Path) -> int:
         # A process of its own, that shares nothing with this one but the disk.
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             second = pool.submit(_measure, backend, n, str(cache_dir)).result()
-    except deep_jit.DeepJITError as error:
+    except (deep_jit.DeepJITError, ImportError) as error:
         print(f"quickstart failed: {error}", file=sys.stderr)
         return 1
     _print_table(first, second)

@@ -38,6 +38,7 @@ def test_holds_what_is_needed():
         "run.py",
         "python/deep_jit/__init__.py",
         "python/deep_jit/_core.abi3.so",
+        "python/quickstart/quickstart.py",
         "runtime/include/deep_jit/runtime/runtime.hpp",
         "tests/cuda/gpu/gpu_tests",
         "tests/python/conftest.py",

@@ -82,7 +82,7 @@ def find_toolkit():
 
 def environment(toolkit):
     """What tests and benchmarks run with."""
-    paths = [_ROOT / "python", *_ROOT.glob("external/*pypi_pytest*/site")]
+    paths = [_ROOT / "python", *_ROOT.glob("external/*pypi_*/site")]
     paths += filter(None, [os.environ.get("PYTHONPATH")])
     return {
         **os.environ,
@@ -170,11 +170,20 @@ def run_pytest(root, files, env, report):
             report.add("FAIL", "pytest", f"it ended with exit code {result.returncode}")
 
 
+def run_quickstart(env, report):
+    """The README's main job on the GPU; it checks its own numbers."""
+    command = [sys.executable, _ROOT / "python/quickstart/quickstart.py", "--backend=cuda"]
+    code = subprocess.run(command, env=env, check=False).returncode
+    report.add(*(("FAIL", "quickstart", f"exit code {code}") if code else ("PASS", "quickstart")))
+
+
 def run_tests(arguments, toolkit, env, report):
     programs = [p for p in sorted(_ROOT.glob("tests/cuda/gpu/*")) if os.access(p, os.X_OK)]
     programs = [p for p in programs if p.is_file() and report.wants(p.name)]
     for program in programs:
         run_native(program, env, report)
+    if report.wants("quickstart"):
+        run_quickstart(env, report)
     root = _ROOT / "tests/python"
     files = [p for p in sorted(root.glob("cuda/gpu/*.py")) if p.name != "conftest.py"]
     files = [p for p in files if report.wants(p.stem)]
