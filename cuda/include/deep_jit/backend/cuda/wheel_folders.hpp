@@ -13,21 +13,30 @@
 //     }
 //
 // Errors: none; what is wrong is told as a text.
-// Thread-safety: free functions. Each call starts the interpreter.
+// Thread-safety: free functions. Each call starts the interpreter, unless a memo
+// (key/identity_memo.hpp) knows the answer: until the interpreter or one of the folders changes.
 #pragma once
+
+#include <fcntl.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "deep_jit/base/env.hpp"
+#include "deep_jit/base/file_descriptor.hpp"
 #include "deep_jit/base/find_executable.hpp"
 #include "deep_jit/base/subprocess.hpp"
+#include "deep_jit/key/file_digest.hpp"
+#include "deep_jit/key/identity_memo.hpp"
 #include "deep_jit/runtime/config.hpp"
 
 namespace deep_jit::cuda {
@@ -47,12 +56,63 @@ inline std::vector<std::string> list_pythons(const Config& config) {
   return {"python3", "python"};
 }
 
+namespace detail {
+
+inline bool is_script(const std::filesystem::path& program) {
+  const FileDescriptor file = open_file(AT_FDCWD, program.c_str(), O_RDONLY);
+  char first[2] = {};
+  return !file.is_open() || read_some(file.get(), first, sizeof(first)) != sizeof(first) ||
+         (first[0] == '#' && first[1] == '!');
+}
+
+// A line for each: its identity and its path. Nothing when one has changed just now.
+inline std::optional<std::string> describe_folders(
+    const std::vector<std::filesystem::path>& folders) {
+  std::string text;
+  for (const auto& folder : folders) {
+    const auto identity = FileIdentity::of(folder);
+    if (!identity || !identity->is_settled()) return std::nullopt;
+    text += identity->text() + "|" + folder.string() + "\n";
+  }
+  return text;
+}
+
+// The inverse; empty when one of them has changed since.
+inline std::vector<std::filesystem::path> parse_folders(std::string_view text) {
+  std::vector<std::filesystem::path> folders;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t bar = line.find('|');
+    if (bar == line.npos) return {};
+    folders.emplace_back(line.substr(bar + 1));
+    const auto identity = FileIdentity::of(folders.back());
+    if (!identity || identity->text() != line.substr(0, bar)) return {};
+  }
+  return folders;
+}
+
+}  // namespace detail
+
 inline std::vector<std::filesystem::path> find_wheel_folders(const std::string& python,
                                                              std::string& why) {
   const auto interpreter = find_executable(python);
   if (!interpreter) {
     why = "the interpreter is not an executable file";
     return {};
+  }
+  const auto file = FileIdentity::of(*interpreter);
+  // A script chooses an interpreter by what is elsewhere.
+  const IdentityMemo* const memo = file && file->is_settled() && !detail::is_script(*interpreter)
+                                       ? IdentityMemoScope::current()
+                                       : nullptr;
+  std::string question = "wheels " + interpreter->string();
+  for (const char* name : {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}) {
+    question += "\n" + get_env<std::string>(name);
+  }
+  if (memo != nullptr) {
+    auto known = detail::parse_folders(memo->find(question, file->text()).value_or(""));
+    if (!known.empty()) return known;
   }
   constexpr std::string_view kMark = "deep_jit ";  // Whatever else it prints is no path.
   const auto result =
@@ -66,7 +126,12 @@ inline std::vector<std::filesystem::path> find_wheel_folders(const std::string& 
     output.remove_prefix(std::min(line.size() + 1, output.size()));
     if (line.starts_with(kMark)) folders.emplace_back(line.substr(kMark.size()));
   }
-  if (folders.empty()) why = "it has no package `nvidia`";
+  if (folders.empty()) why = "it has no package `nvidia`";  // Not kept: one may be installed.
+  if (memo != nullptr && !folders.empty()) {
+    if (const auto text = detail::describe_folders(folders)) {
+      memo->remember(question, file->text(), *text);
+    }
+  }
   return folders;
 }
 
