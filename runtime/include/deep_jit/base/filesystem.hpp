@@ -49,8 +49,12 @@ std::string read(const std::filesystem::path& path);
 // FIFO), EFBIG when it is larger.
 int try_read_regular(const std::filesystem::path& path, std::size_t limit, std::string& content);
 
-// Creates or replaces a file, and returns when its bytes are on the disk. (Its name is once the
-// directory is synced too.)
+// Creates or replaces a file, whose bytes may not be on the disk yet: for a directory that is
+// synced as a whole afterwards.
+void write_file(const std::filesystem::path& path, std::string_view data);
+
+// The same, and returns when its bytes are on the disk. (Its name is once the directory is synced
+// too.)
 void write_file_sync(const std::filesystem::path& path, std::string_view data);
 
 // --- Durability ---
@@ -203,6 +207,29 @@ inline int read_to_end(int fd, std::size_t size_hint, std::size_t limit, std::st
     if (used > limit) {
       return EFBIG;
     }
+    if (used == size_hint and used < content.size()) {
+      content.resize(used);  // A short read that ends where the file does: no need to ask again.
+      return 0;
+    }
+  }
+}
+
+inline void write_whole_file(const std::filesystem::path& path, std::string_view data,
+                             bool is_synced) {
+  // 0666 as open(2) wants it: the user's umask decides.
+  FileDescriptor file = open_file(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (not file.is_open()) {
+    DJ_PANIC("failed to open for writing: {}: {}", path.string(), exception::errno_text(errno));
+  }
+  if (not write_all(file.get(), data)) {
+    DJ_PANIC("failed to write {} bytes: {}: {}", data.size(), path.string(),
+             exception::errno_text(errno));
+  }
+  if (is_synced and not sync_file(file.get())) {
+    DJ_PANIC("failed to fsync: {}: {}", path.string(), exception::errno_text(errno));
+  }
+  if (not file.close()) {
+    DJ_PANIC("failed to close after writing: {}: {}", path.string(), exception::errno_text(errno));
   }
 }
 
@@ -242,22 +269,12 @@ inline int try_read_regular(const std::filesystem::path& path, std::size_t limit
   return detail::read_to_end(file.get(), static_cast<std::size_t>(status.st_size), limit, content);
 }
 
+inline void write_file(const std::filesystem::path& path, std::string_view data) {
+  detail::write_whole_file(path, data, false);
+}
+
 inline void write_file_sync(const std::filesystem::path& path, std::string_view data) {
-  // 0666 as open(2) wants it: the user's umask decides.
-  FileDescriptor file = open_file(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (not file.is_open()) {
-    DJ_PANIC("failed to open for writing: {}: {}", path.string(), exception::errno_text(errno));
-  }
-  if (not write_all(file.get(), data)) {
-    DJ_PANIC("failed to write {} bytes: {}: {}", data.size(), path.string(),
-             exception::errno_text(errno));
-  }
-  if (not sync_file(file.get())) {
-    DJ_PANIC("failed to fsync: {}: {}", path.string(), exception::errno_text(errno));
-  }
-  if (not file.close()) {
-    DJ_PANIC("failed to close after writing: {}: {}", path.string(), exception::errno_text(errno));
-  }
+  detail::write_whole_file(path, data, true);
 }
 
 inline void fsync_file(const std::filesystem::path& path) {

@@ -228,7 +228,7 @@ void with_cache_error(Work&& work) {
 }  // namespace detail
 
 inline void PendingEntry::write_file(std::string_view name, std::string_view content) const {
-  detail::with_cache_error([&] { write_file_sync(directory_ / name, content); });
+  detail::with_cache_error([&] { deep_jit::write_file(directory_ / name, content); });
 }
 
 inline std::filesystem::path PendingEntry::commit() {
@@ -259,7 +259,7 @@ inline void PendingEntry::write_manifest() const {
     DJ_THROW(UnfitBuild, "the manifest of a cache entry must have at most {} bytes, got {} for {}",
              kMaxManifestBytes, text.size(), directory_.string());
   }
-  write_file_sync(marker, text);
+  deep_jit::write_file(marker, text);
   fsync_dir(directory_);
 }
 

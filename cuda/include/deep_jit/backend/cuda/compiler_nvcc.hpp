@@ -253,7 +253,7 @@ inline std::vector<std::string> NvccCompiler::compile(const std::string& source,
   const CompileJob job{source, directory, env, config, options};
   check_options(options);
   refuse_during_capture("compile", find_kernel_name(source));
-  write_file_sync(directory / kSourceFileName, source);
+  write_file(directory / kSourceFileName, source);
   auto command = get_command(config, options);
   const bool is_verified = config.dependency_mode == DependencyMode::kVerified;
   const auto before = is_verified ? preprocess(job) : std::nullopt;
@@ -263,7 +263,7 @@ inline std::vector<std::string> NvccCompiler::compile(const std::string& source,
   if (is_verified) {
     const auto after = read_dependencies(job);
     if (!after || before != after) throw InputsChanged{};
-    write_file_sync(directory / kDependenciesFileName, after->serialize());
+    write_file(directory / kDependenciesFileName, after->serialize());
   }
   run_post_hook(config, env, options.post_hook, directory / kCubinFileName, source,
                 options.to_json());

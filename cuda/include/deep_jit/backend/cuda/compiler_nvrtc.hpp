@@ -291,10 +291,10 @@ inline std::vector<std::string> NvrtcCompiler::compile(const std::string& source
   const CompileJob job{source, directory, env, config, options};
   check_sass_can_be_dumped(options, place_, place_.library);
   refuse_during_capture("compile", find_kernel_name(source));
-  write_file_sync(directory / kSourceFileName, source);
+  write_file(directory / kSourceFileName, source);
   Output output = run(job);
   check_ptxas_output(job, output.command, output.log);
-  write_file_sync(directory / kCubinFileName, output.cubin);
+  write_file(directory / kCubinFileName, output.cubin);
   run_post_hook(config, env, options.post_hook, directory / kCubinFileName, source,
                 options.to_json());
   if (options.dump_ptx.value_or(false)) {
@@ -302,7 +302,7 @@ inline std::vector<std::string> NvrtcCompiler::compile(const std::string& source
       fail_compile(job, "NVRTC did not produce a valid PTX: it is empty", output.command,
                    output.log);
     }
-    write_file_sync(directory / kPtxFileName, output.ptx);
+    write_file(directory / kPtxFileName, output.ptx);
   }
   if (options.dump_sass.value_or(false)) dump_sass(job, *place_.cuobjdump, directory);
   return std::move(output.command);

@@ -234,20 +234,20 @@ inline std::vector<std::string> Compiler::compile(const std::string& source,
                                                   const Env& env, const Config& config,
                                                   const CompilerOptions& options) const {
   const Job job{source, directory, env, config, options};
-  write_file_sync(directory / kPreludeFileName, get_prelude());
-  write_file_sync(directory / kSourceFileName, register_kernels(source));
+  write_file(directory / kPreludeFileName, get_prelude());
+  write_file(directory / kSourceFileName, register_kernels(source));
   auto command = get_command(config, options);
   if (config.dependency_mode == DependencyMode::kVerified) {
     const auto before = preprocess(job);
     make(job, command, {kArtifactFileName, detail::kDepfileName});
     const auto after = read_dependencies(job);
     if (!after || before != after) throw InputsChanged{};
-    write_file_sync(directory / kDependenciesFileName, after->serialize());
+    write_file(directory / kDependenciesFileName, after->serialize());
   } else {
     make(job, command, {kArtifactFileName});
   }
   const std::string sanitizers = detail::get_sanitizers(command);
-  if (!sanitizers.empty()) write_file_sync(directory / kSanitizersFileName, sanitizers);
+  if (!sanitizers.empty()) write_file(directory / kSanitizersFileName, sanitizers);
   run_post_hook(config, env, options.post_hook, directory / kArtifactFileName, source,
                 options.to_json());
   if (options.dump_asm.value_or(false)) {
