@@ -188,7 +188,8 @@ def run_tests(arguments, toolkit, env, report):
     files = [p for p in sorted(root.glob("cuda/gpu/*.py")) if p.name != "conftest.py"]
     files = [p for p in files if report.wants(p.stem)]
     if files:
-        run_pytest(root, files, env, report)
+        # From the top: a folder of tests called `cuda` must not hide NVIDIA's package of that name.
+        run_pytest(_ROOT, files, env, report)
     if not arguments.sanitizer:
         return
     sanitizer = shutil.which("compute-sanitizer") or toolkit / "bin/compute-sanitizer"
