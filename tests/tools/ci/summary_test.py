@@ -45,7 +45,9 @@ def _run(tmp_path, events):
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
     command = [sys.executable, summary.__file__, str(path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    return result.returncode, result.stdout.splitlines()[-1]
+    lines = result.stdout.splitlines()
+    of_the_run = next(i for i, line in enumerate(lines) if line.startswith("events: "))
+    return result.returncode, lines[of_the_run + 1 :]
 
 
 def test_whole_run(tmp_path):
@@ -53,9 +55,9 @@ def test_whole_run(tmp_path):
     xml.write_text(_PYTEST)
     output = {"name": "test.xml", "uri": "file://" + str(xml).replace(" ", "%20")}
     result = {"testResult": {"status": "FAILED", "testActionOutput": [output]}}
-    assert _run(tmp_path, [{"started": {}}, result]) == (1, "1 passed, 1 failed, 1 skipped")
+    assert _run(tmp_path, [{"started": {}}, result]) == (1, ["1 skipped", "1 passed, 1 failed"])
     passed = {"testResult": {"status": "PASSED"}}
-    assert _run(tmp_path, [passed]) == (0, "1 passed, 0 failed")
+    assert _run(tmp_path, [passed]) == (0, ["1 passed, 0 failed"])
 
 
 def test_what_did_not_build_fails_and_nothing_is_no_success(tmp_path):
@@ -65,6 +67,6 @@ def test_what_did_not_build_fails_and_nothing_is_no_success(tmp_path):
     }
     assert _run(tmp_path, [{"testResult": {"status": "PASSED"}}, unbuilt]) == (
         1,
-        "1 passed, 1 failed",
+        ["1 passed, 1 failed"],
     )
-    assert _run(tmp_path, [{"started": {}}]) == (1, "0 passed, 0 failed")
+    assert _run(tmp_path, [{"started": {}}]) == (1, ["0 passed, 0 failed"])
